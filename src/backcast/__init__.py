@@ -1,0 +1,1 @@
+"""What would this policy have earned?"""

@@ -1,0 +1,1 @@
+"""Compiled kernels and the drivers that run policies through a log."""

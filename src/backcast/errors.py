@@ -1,0 +1,72 @@
+"""Every error backcast raises on purpose.
+
+::
+
+    BackcastError
+    ├── LogError                  the log's values or shape are wrong (also a ValueError)
+    │   ├── ColumnError           a named column is missing or unusable
+    │   └── SourceError           a file cannot be opened, parsed or joined with its neighbours
+    ├── PolicyError               a policy broke its contract
+    ├── OptionError               an option has a value that makes no sense (also a ValueError)
+    └── EvaluationError           the question cannot be answered from this log
+        ├── NeedsStationaryPolicy a learning policy was given to an estimator of fixed policies
+        ├── NeedsUniformLog       replay was given a log that was not collected uniformly
+        └── HorizonNotReached     no trajectory of the asked length could be built
+
+Each message says what, where, the value, and the remedy.
+"""
+
+from __future__ import annotations
+
+__all__ = [
+    "BackcastError",
+    "ColumnError",
+    "EvaluationError",
+    "HorizonNotReached",
+    "LogError",
+    "NeedsStationaryPolicy",
+    "NeedsUniformLog",
+    "OptionError",
+    "PolicyError",
+    "SourceError",
+]
+
+
+class BackcastError(Exception):
+    """Root of the tree: catch this to catch everything backcast raises on purpose."""
+
+
+class LogError(BackcastError, ValueError):
+    """The log's values or shape are wrong."""
+
+
+class ColumnError(LogError):
+    """A named column is missing or cannot be used."""
+
+
+class SourceError(LogError):
+    """A file cannot be opened, parsed or joined with its neighbours."""
+
+
+class PolicyError(BackcastError):
+    """A policy broke its contract."""
+
+
+class OptionError(BackcastError, ValueError):
+    """An option has a value that makes no sense."""
+
+
+class EvaluationError(BackcastError):
+    """The question cannot be answered from this log."""
+
+
+class NeedsStationaryPolicy(EvaluationError):
+    """A learning policy was given to an estimator of fixed policies."""
+
+
+class NeedsUniformLog(EvaluationError):
+    """Replay was given a log that was not collected uniformly."""
+
+
+class HorizonNotReached(EvaluationError):
+    """No trajectory of the asked length could be built from the log."""

@@ -1,0 +1,1 @@
+"""One file, one interval; each states its assumption and its estimand."""

@@ -1,0 +1,283 @@
+"""The log: columns of past decisions, checked once at the door and trusted behind it."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast.door import (
+    action_codes,
+    availability_mask,
+    check_available,
+    check_length,
+    check_logging,
+    check_propensities,
+    check_rewards,
+    context_columns,
+    declared_actions,
+    float_column,
+)
+from backcast.errors import LogError
+
+__all__ = ["Log"]
+
+
+class Log:
+    """Past decisions: context, chosen action, reward, and the probability of that choice.
+
+    Parameters
+    ----------
+    contexts
+        ``(n, d)`` array or scipy CSR matrix, ``(n, K, d)`` array of features of each action, or
+        None when there are none.
+    actions
+        The chosen action of each event: codes ``0..K-1`` or any labels (strings, numbers).
+    rewards
+        One finite number an event.
+    propensities
+        Probability in ``(0, 1]`` with which the logged action was chosen.
+    n_actions
+        Number of actions K, where the log need not show all of them.
+    action_labels
+        The K labels in order; actions are then given as labels.
+    available
+        ``(n, K)`` mask of the actions that were eligible at each event.
+    times
+        Anything sortable, one an event; kept for ordering and drift checks.
+    reward_range
+        Known bounds ``(low, high)`` of the reward.
+    logging_probabilities
+        ``(n, K)`` probabilities the logger gave to every action, where they were recorded.
+
+    Examples
+    --------
+    >>> log = Log(contexts=[[0.0], [1.0]], actions=["mail", "none"], rewards=[1, 0], propensities=[0.5, 0.25])
+    >>> log
+    Log(2 events, 2 actions, 1 feature)
+    >>> log.actions, log.action_labels
+    (array([0, 1]), ('mail', 'none'))
+    >>> log[1:].propensities
+    array([0.25])
+    """
+
+    __slots__ = (
+        "_actions",
+        "_available",
+        "_contexts",
+        "_logging",
+        "_propensities",
+        "_rewards",
+        "_rows",
+        "_times",
+        "action_labels",
+        "n_actions",
+        "propensities_estimated",
+        "reward_range",
+    )
+
+    _contexts: Contexts
+    _actions: IntArray
+    _rewards: FloatArray
+    _propensities: FloatArray
+    _available: BoolArray | None
+    _times: npt.NDArray[Any] | None
+    _logging: FloatArray | None
+    _rows: IntArray
+    n_actions: int
+    action_labels: tuple[Any, ...]
+    reward_range: tuple[float, float] | None
+    propensities_estimated: bool
+
+    def __init__(
+        self,
+        contexts: Any,
+        actions: Any,
+        rewards: Any,
+        propensities: Any,
+        *,
+        n_actions: int | None = None,
+        action_labels: Sequence[Any] | None = None,
+        available: Any = None,
+        times: Any = None,
+        reward_range: tuple[float, float] | None = None,
+        logging_probabilities: Any = None,
+    ) -> None:
+        rewards = float_column(rewards, "reward")
+        n = rewards.size
+        if n == 0:
+            raise LogError("the log is empty; it needs at least one event")
+        contexts = context_columns(contexts, n)
+        propensities = float_column(propensities, "propensity")
+        available = availability_mask(available)
+        logging = None if logging_probabilities is None else np.asarray(logging_probabilities, dtype=np.float64)
+        declared = declared_actions(contexts, available, logging, n_actions, action_labels)
+        actions, labels = action_codes(actions, declared, action_labels)
+        for name, column in (("contexts", contexts), ("actions", actions), ("propensities", propensities)):
+            check_length(name, column.shape[0], n)
+        times = None if times is None else np.asarray(times)
+        for name, optional in (("available", available), ("times", times), ("logging_probabilities", logging)):
+            if optional is not None:
+                check_length(name, optional.shape[0], n)
+        check_rewards(rewards, reward_range)
+        check_propensities(propensities)
+        check_available(available, actions, labels)
+        check_logging(logging, actions, propensities, len(labels))
+        self._set(
+            _contexts=contexts,
+            _actions=actions,
+            _rewards=rewards,
+            _propensities=propensities,
+            _available=available,
+            _times=times,
+            _logging=logging,
+            _rows=np.arange(n, dtype=np.int64),
+            n_actions=len(labels),
+            action_labels=labels,
+            reward_range=None if reward_range is None else (float(reward_range[0]), float(reward_range[1])),
+            propensities_estimated=False,
+        )
+
+    @classmethod
+    def from_frame(
+        cls,
+        frame: Any,
+        *,
+        context: Sequence[str] | str,
+        action: str,
+        reward: str,
+        propensity: str,
+        **options: Any,
+    ) -> Log:
+        """Build a log from any Arrow frame: pandas, polars, pyarrow, duckdb.
+
+        ``context`` takes names and glob patterns; ``options`` are those of :func:`backcast.read_log`.
+
+        Examples
+        --------
+        >>> import pyarrow as pa
+        >>> frame = pa.table({"hour": [1, 2], "shown": ["a", "b"], "click": [0, 1], "p": [0.5, 0.5]})
+        >>> Log.from_frame(frame, context="hour", action="shown", reward="click", propensity="p")
+        Log(2 events, 2 actions, 1 feature)
+        """
+        from backcast.sources.arrow import Columns, log_from_frame
+
+        columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+        return log_from_frame(frame, columns)
+
+    def _set(self, **fields: Any) -> None:
+        for name, value in fields.items():
+            object.__setattr__(self, name, value)
+
+    def __setattr__(self, name: str, value: object) -> None:
+        raise AttributeError(f"a Log is immutable; build a new one to change {name!r}")
+
+    def __len__(self) -> int:
+        return self._rewards.size
+
+    def __repr__(self) -> str:
+        d = self.n_features
+        kind = " per action" if self.has_action_features else ""
+        return f"Log({len(self):,} events, {self.n_actions} actions, {d} feature{'' if d == 1 else 's'}{kind})"
+
+    def __getitem__(self, index: Any) -> Log:
+        """The events at a slice, an index array or a boolean mask, as a log of their own."""
+        if isinstance(index, int | np.integer):
+            index = np.array([index])
+        part = object.__new__(Log)
+        part._set(
+            _contexts=self._contexts[index],
+            _actions=self._actions[index],
+            _rewards=self._rewards[index],
+            _propensities=self._propensities[index],
+            _available=None if self._available is None else self._available[index],
+            _times=None if self._times is None else self._times[index],
+            _logging=None if self._logging is None else self._logging[index],
+            _rows=self._rows[index],
+            n_actions=self.n_actions,
+            action_labels=self.action_labels,
+            reward_range=self.reward_range,
+            propensities_estimated=self.propensities_estimated,
+        )
+        return part
+
+    def replace(self, **fields: Any) -> Log:
+        """A copy with some trusted fields changed, for code inside the package (``_rewards=...``)."""
+        part = self[:]
+        part._set(**fields)
+        return part
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (_rebuild, ({name: getattr(self, name) for name in self.__slots__},))
+
+    @property
+    def contexts(self) -> Contexts:
+        """Context of each event, read-only: ``(n, d)`` dense or CSR, or ``(n, K, d)``."""
+        return self._contexts if is_sparse(self._contexts) else _locked(np.asarray(self._contexts))
+
+    @property
+    def actions(self) -> IntArray:
+        """Code ``0..K-1`` of the logged action of each event, read-only."""
+        return _locked(self._actions)
+
+    @property
+    def rewards(self) -> FloatArray:
+        """Reward of each event, read-only."""
+        return _locked(self._rewards)
+
+    @property
+    def propensities(self) -> FloatArray:
+        """Probability with which each logged action was chosen, read-only."""
+        return _locked(self._propensities)
+
+    @property
+    def available(self) -> BoolArray | None:
+        """``(n, K)`` mask of eligible actions, or None when all always were."""
+        return None if self._available is None else _locked(self._available)
+
+    @property
+    def times(self) -> npt.NDArray[Any] | None:
+        """Time of each event, where given."""
+        return None if self._times is None else _locked(self._times)
+
+    @property
+    def logging_probabilities(self) -> FloatArray | None:
+        """``(n, K)`` probabilities the logger gave to all actions, where recorded."""
+        return None if self._logging is None else _locked(self._logging)
+
+    @property
+    def rows(self) -> IntArray:
+        """Row number of each event in the log it was read from; kept by slicing."""
+        return _locked(self._rows)
+
+    @property
+    def n_features(self) -> int:
+        """Number of context features d (of each action, when contexts are ``(n, K, d)``)."""
+        return int(self._contexts.shape[-1])
+
+    @property
+    def has_action_features(self) -> bool:
+        """Whether contexts are ``(n, K, d)``: features of each action."""
+        return self._contexts.ndim == 3
+
+    @property
+    def reward_bounds(self) -> tuple[float, float]:
+        """The declared reward range, or the smallest and largest reward seen."""
+        if self.reward_range is not None:
+            return self.reward_range
+        return float(self._rewards.min()), float(self._rewards.max())
+
+
+def _rebuild(fields: dict[str, Any]) -> Log:
+    log = object.__new__(Log)
+    log._set(**fields)
+    return log
+
+
+def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
+    view = array.view()
+    view.flags.writeable = False
+    return view

@@ -1,0 +1,1 @@
+"""Policies: the protocol, the built-in families, adapters."""

@@ -1,0 +1,1 @@
+"""Propensities estimated from the log, where none were recorded."""

@@ -1,0 +1,1 @@
+"""Estimates to text, charts and HTML; never computes a statistic."""

@@ -1,0 +1,1 @@
+"""Reward models and the wrappers that keep them honest."""

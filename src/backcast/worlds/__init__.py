@@ -1,0 +1,1 @@
+"""Simulated worlds whose values are known."""
