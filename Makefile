@@ -1,0 +1,61 @@
+# Needs Python 3.11 or newer and make; everything else goes into .venv.
+PYTHON ?= python3
+VENV := .venv
+BIN := $(VENV)/bin
+PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+# Tests share the cores among themselves; numerical libraries take one each.
+WORKERS ?= 2
+
+# Stamps live inside the environment: when it goes, so do they.
+RUNTIME := $(VENV)/.runtime
+DEVELOP := $(VENV)/.develop
+DOCS := $(VENV)/.docs
+
+.DEFAULT_GOAL := help
+.PHONY: help setup demo test lint docs clean
+
+help: ## say what the targets do
+	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
+
+setup: $(DEVELOP) ## build .venv with all that tests and checks need
+
+demo: $(RUNTIME) ## replay an embedded log through four policies and write report.html
+	$(BIN)/backcast demo
+
+test: lint docs ## run every check and every test
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+
+lint: $(DEVELOP) ## style, types and the one-way order of imports
+	$(BIN)/ruff check
+	$(BIN)/ruff format --check
+	$(BIN)/mypy
+	$(BIN)/lint-imports
+
+docs: $(DOCS) ## build the manual into site/
+	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
+	@echo "The manual is in site/index.html."
+
+clean: ## remove what the targets above made
+	rm -rf $(VENV) site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
+
+$(BIN)/python:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' \
+		|| { echo "backcast needs Python 3.11 or newer; say which with make PYTHON=python3.12"; exit 1; }
+	@echo "Making the environment $(VENV) with $$($(PYTHON) --version) ..."
+	@$(PYTHON) -m venv $(VENV)
+
+$(RUNTIME): pyproject.toml | $(BIN)/python
+	@echo "Installing backcast and what it runs on (a minute or two, once) ..."
+	@$(PIP) -e .
+	@touch $@
+
+$(DEVELOP): pyproject.toml | $(BIN)/python
+	@echo "Installing backcast with its test and lint tools (a minute or two, once) ..."
+	@$(PIP) -e '.[test,lint]'
+	@touch $(RUNTIME) $@
+
+$(DOCS): pyproject.toml | $(BIN)/python
+	@echo "Installing the documentation tools (once) ..."
+	@$(PIP) -e '.[docs]'
+	@touch $(RUNTIME) $@
