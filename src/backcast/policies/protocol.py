@@ -7,8 +7,9 @@ from typing import Protocol, TypeGuard, runtime_checkable
 import numpy as np
 
 from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast.log import Log
 
-__all__ = ["LearningPolicy", "Policy", "RowPolicy", "StartsFresh", "batch_size_of", "is_learning"]
+__all__ = ["LearningPolicy", "LogPolicy", "Policy", "StartsFresh", "batch_size_of", "is_learning"]
 
 
 @runtime_checkable
@@ -42,11 +43,11 @@ class StartsFresh(Protocol):
 
 
 @runtime_checkable
-class RowPolicy(Protocol):
-    """A policy whose probabilities were recorded event by event, such as the logger itself."""
+class LogPolicy(Protocol):
+    """A policy that looks at the log's own record of each event, such as the logger itself."""
 
-    def probabilities_of_rows(self, rows: IntArray) -> FloatArray:
-        """Probabilities of all K actions at the log's rows of these numbers."""
+    def probabilities_of(self, log: Log) -> FloatArray:
+        """Probabilities of all K actions at each event of this (part of a) log."""
         ...
 
 

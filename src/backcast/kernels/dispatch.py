@@ -1,0 +1,84 @@
+"""From a policy's state to its compiled kernels: ``score`` and ``learn`` mean what the state's class says."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from numba.extending import overload
+
+from backcast.arrays import BoolArray, FloatArray
+from backcast.errors import PolicyError
+from backcast.kernels.jit import compiled, uncached
+from backcast.kernels.views import View
+
+__all__ = ["Kernel", "is_builtin", "learn", "learn_block", "register", "score", "score_block"]
+
+Kernel = Callable[..., None]
+
+_SCORE: dict[type, Kernel] = {}
+_LEARN: dict[type, Kernel] = {}
+
+
+def register(state: type, *, score: Kernel, learn: Kernel) -> None:
+    """Say which kernels serve states of this NamedTuple class; they are written in Python that Numba compiles.
+
+    ``score(state, view, k, available, out)`` fills ``out`` with the probabilities of all actions at event ``k``;
+    ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
+    """
+    known = _SCORE.get(state)
+    if known is not None and known is not score:
+        raise PolicyError(f"{state.__name__} has kernels already; give each compiled policy a state class of its own")
+    _SCORE[state] = score
+    _LEARN[state] = learn
+
+
+def is_builtin(state: object) -> bool:
+    """Whether the state's kernels are the package's own, so that drivers around them may be cached on disk."""
+    return type(state).__module__.split(".")[0] == "backcast"
+
+
+def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
+    """Fill ``out`` with the policy's probabilities at event ``k``. Compiled code only."""
+    raise NotImplementedError("score runs inside compiled code")
+
+
+def learn(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
+    """Let the policy learn from event ``k``. Compiled code only."""
+    raise NotImplementedError("learn runs inside compiled code")
+
+
+@overload(score, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _score(state: Any, view: Any, k: Any, available: Any, out: Any) -> Any:
+    return _SCORE[state.instance_class]
+
+
+@overload(learn, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> Any:
+    return _LEARN[state.instance_class]
+
+
+def _score_rows(state: Any, view: Any, available: Any, out: Any) -> None:
+    for k in range(out.shape[0]):
+        score(state, view, k, available, out[k])
+
+
+def _learn_rows(state: Any, view: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+    for k in range(actions.size):
+        learn(state, view, k, actions[k], rewards[k], probabilities[k])
+
+
+score_block_cached = compiled(_score_rows)
+score_block_fresh = uncached(_score_rows)
+learn_block_cached = compiled(_learn_rows)
+learn_block_fresh = uncached(_learn_rows)
+
+
+def score_block(state: Any, view: View, available: BoolArray, out: FloatArray) -> None:
+    """Probabilities of a block of events, row by row with the very kernel the fused driver uses."""
+    (score_block_cached if is_builtin(state) else score_block_fresh)(state, view, available, out)
+
+
+def learn_block(state: Any, view: View, actions: Any, rewards: Any, probabilities: Any) -> None:
+    """Learn from a block of accepted events in order."""
+    (learn_block_cached if is_builtin(state) else learn_block_fresh)(state, view, actions, rewards, probabilities)

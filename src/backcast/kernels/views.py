@@ -1,0 +1,125 @@
+"""Contexts as compiled code sees them: dense, sparse, or features of each action, behind the same three verbs.
+
+Sums run in one fixed order (no fast-math), so a score has the same bits in every driver and block size.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba.extending import overload
+
+from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+
+__all__ = ["ActionFeatures", "Dense", "Sparse", "View", "add_scores", "load_row", "mask_of", "view_of"]
+
+
+class Dense(NamedTuple):
+    """One row of features an event, shared by all actions: ``(n, d)``."""
+
+    x: FloatArray
+
+
+class Sparse(NamedTuple):
+    """One CSR row of features an event, shared by all actions."""
+
+    data: FloatArray
+    indices: IntArray
+    indptr: IntArray
+
+
+class ActionFeatures(NamedTuple):
+    """One row of features for every action of every event: ``(n, K, d)``."""
+
+    x: FloatArray
+
+
+View: TypeAlias = Dense | Sparse | ActionFeatures
+
+NO_MASK = np.ones((0, 0), dtype=np.bool_)
+
+
+def view_of(contexts: Contexts) -> View:
+    """Wrap contexts for compiled code.
+
+    >>> view_of(np.zeros((2, 3))).x.shape
+    (2, 3)
+    """
+    if is_sparse(contexts):
+        return Sparse(
+            np.asarray(contexts.data, dtype=np.float64),
+            np.asarray(contexts.indices, dtype=np.int64),
+            np.asarray(contexts.indptr, dtype=np.int64),
+        )
+    array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
+    return Dense(array) if array.ndim == 2 else ActionFeatures(array)
+
+
+def mask_of(available: BoolArray | None) -> BoolArray:
+    """The availability mask for compiled code; an empty one stands for "all actions, always"."""
+    return NO_MASK if available is None else np.require(available, dtype=np.bool_, requirements=["C", "W"])
+
+
+def add_scores(view: View, k: int, weights: FloatArray, out: FloatArray) -> None:
+    """Add ``weights[:, a] . x`` to ``out[a]`` for every action, in compiled code only.
+
+    Column 0 of ``weights`` serves all actions when each has features of its own.
+    """
+    raise NotImplementedError("add_scores runs inside compiled code")
+
+
+def load_row(view: View, k: int, action: int, row: FloatArray) -> None:
+    """Write the features that ``action`` has at event ``k`` into ``row``. Compiled code only."""
+    raise NotImplementedError("load_row runs inside compiled code")
+
+
+def _dense_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    # features outside, actions inside: independent sums vectorise without reordering any of them
+    for j in range(weights.shape[0]):
+        feature = view.x[k, j]
+        for a in range(out.size):
+            out[a] += weights[j, a] * feature
+
+
+def _sparse_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    for i in range(view.indptr[k], view.indptr[k + 1]):
+        feature = view.data[i]
+        for a in range(out.size):
+            out[a] += weights[view.indices[i], a] * feature
+
+
+def _action_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        for j in range(weights.shape[0]):
+            out[a] += weights[j, 0] * view.x[k, a, j]
+
+
+def _dense_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    for j in range(row.size):
+        row[j] = view.x[k, j]
+
+
+def _sparse_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    row[:] = 0.0
+    for i in range(view.indptr[k], view.indptr[k + 1]):
+        row[view.indices[i]] = view.data[i]
+
+
+def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    for j in range(row.size):
+        row[j] = view.x[k, action, j]
+
+
+_SCORES = {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores}
+_ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
+
+
+@overload(add_scores, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
+    return _SCORES[view.instance_class]
+
+
+@overload(load_row, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _load_row(view: Any, k: Any, action: Any, row: Any) -> Any:
+    return _ROWS[view.instance_class]

@@ -1,0 +1,85 @@
+"""From scores to probabilities: the small rules that policies share, compiled."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backcast.arrays import BoolArray, FloatArray
+from backcast.kernels.jit import compiled
+
+__all__ = ["best_of", "greedy_block", "is_open", "soften", "softmax"]
+
+
+@compiled
+def is_open(available: BoolArray, k: int, action: int) -> bool:
+    """Whether the action is eligible at event ``k``; an empty mask means that all always are."""
+    return available.size == 0 or available[k, action]
+
+
+@compiled
+def best_of(scores: FloatArray, available: BoolArray, k: int) -> None:
+    """Turn scores into probabilities of the best eligible action; ties share equally.
+
+    >>> scores = np.array([1.0, 3.0, 3.0])
+    >>> best_of(scores, np.ones((0, 0), dtype=np.bool_), 0)
+    >>> scores
+    array([0. , 0.5, 0.5])
+    """
+    top = -np.inf
+    ties = 0
+    for a in range(scores.size):
+        if is_open(available, k, a):
+            if scores[a] > top:
+                top = scores[a]
+                ties = 1
+            elif scores[a] == top:
+                ties += 1
+    for a in range(scores.size):
+        scores[a] = 1.0 / ties if scores[a] == top and is_open(available, k, a) else 0.0
+
+
+@compiled
+def soften(probabilities: FloatArray, epsilon: float, available: BoolArray, k: int) -> None:
+    """Mix with the uniform choice among eligible actions: ``(1 - epsilon) pi + epsilon / K``.
+
+    >>> probabilities = np.array([0.0, 1.0])
+    >>> soften(probabilities, 0.5, np.ones((0, 0), dtype=np.bool_), 0)
+    >>> probabilities
+    array([0.25, 0.75])
+    """
+    count = 0
+    for a in range(probabilities.size):
+        if is_open(available, k, a):
+            count += 1
+    for a in range(probabilities.size):
+        if is_open(available, k, a):
+            probabilities[a] = (1.0 - epsilon) * probabilities[a] + epsilon / count
+
+
+@compiled
+def greedy_block(scores: FloatArray, epsilon: float, available: BoolArray) -> None:
+    """Turn each row of scores into epsilon-greedy probabilities."""
+    for k in range(scores.shape[0]):
+        best_of(scores[k], available, k)
+        soften(scores[k], epsilon, available, k)
+
+
+@compiled
+def softmax(scores: FloatArray, temperature: float, available: BoolArray, k: int) -> None:
+    """Turn scores into ``exp(score / temperature)``, normalised over the eligible actions.
+
+    >>> scores = np.array([0.0, np.log(3.0)])
+    >>> softmax(scores, 1.0, np.ones((0, 0), dtype=np.bool_), 0)
+    >>> scores.round(12)
+    array([0.25, 0.75])
+    """
+    top = -np.inf
+    for a in range(scores.size):
+        if is_open(available, k, a) and scores[a] > top:
+            top = scores[a]
+    total = 0.0
+    for a in range(scores.size):
+        scores[a] = np.exp((scores[a] - top) / temperature) if is_open(available, k, a) else 0.0
+        total += scores[a]
+    for a in range(scores.size):
+        scores[a] /= total

@@ -1,0 +1,126 @@
+"""Epsilon-greedy over any scikit-learn classifier or regressor, one for each action, refitted as events come in."""
+
+from __future__ import annotations
+
+from typing import Any, final
+
+import numpy as np
+
+from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast.errors import OptionError, PolicyError
+from backcast.options import count, share
+from backcast.policies.stationary import greedy_probabilities
+
+__all__ = ["FromClassifier"]
+
+
+@final
+class FromClassifier:
+    """Epsilon-greedy on one estimator per action, refitted after every ``batch_size`` accepted events.
+
+    An event joins only the training set of the action that was taken (one-vs-all on partial labels, as in
+    Dudik et al. 2012, section 4.1). Events labelled in full may be given to begin with.
+
+    Parameters
+    ----------
+    estimator
+        Any scikit-learn classifier (rewards are its classes) or regressor.
+    epsilon
+        Share of uniform exploration.
+    batch_size
+        Refit after this many accepted events.
+    initial
+        ``(contexts, rewards)`` known in full: ``rewards`` is ``(m, K)``, the reward of every action.
+    minimize
+        Choose the smallest prediction: for rewards that are losses.
+
+    Examples
+    --------
+    >>> from sklearn.linear_model import LinearRegression
+    >>> known = (np.array([[0.0], [1.0]]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    >>> policy = FromClassifier(LinearRegression(), epsilon=0.5, initial=known)
+    >>> policy.start(2, 1, np.random.default_rng(0))
+    >>> policy.probabilities(np.array([[1.0]]))
+    array([[0.25, 0.75]])
+    """
+
+    def __init__(
+        self,
+        estimator: Any,
+        *,
+        epsilon: float = 0.1,
+        batch_size: int = 15,
+        initial: tuple[Any, Any] | None = None,
+        minimize: bool = False,
+    ) -> None:
+        self.estimator = estimator
+        self.epsilon = share("epsilon", epsilon)
+        self.batch_size = count("batch_size", batch_size)
+        self.minimize = minimize
+        self._parts: list[list[tuple[Contexts, FloatArray]]] = []
+        self._models: list[Any] = []
+        self._initial = initial
+
+    def __repr__(self) -> str:
+        return f"FromClassifier({self.estimator!r}, epsilon={self.epsilon:g}, batch_size={self.batch_size})"
+
+    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
+        """Fit the events labelled in full, if any; a policy that has already learned is kept as it is."""
+        if self._models:
+            return
+        self._parts = [[] for _ in range(n_actions)]
+        self._models = [0.0] * n_actions
+        if self._initial is None:
+            return
+        contexts, rewards = self._initial
+        rewards = np.asarray(rewards, dtype=np.float64)
+        if rewards.shape != (contexts.shape[0], n_actions):
+            raise OptionError(f"initial rewards have shape {rewards.shape}; expected {(contexts.shape[0], n_actions)}")
+        for action in range(n_actions):
+            self._parts[action].append((contexts, rewards[:, action]))
+            self._refit(action)
+
+    def learn(self, contexts: Contexts, actions: IntArray, rewards: FloatArray, probabilities: FloatArray) -> None:
+        """Add the events to the training sets of their actions and refit those."""
+        for action in np.unique(actions):
+            chosen = actions == action
+            self._parts[action].append((contexts[chosen], rewards[chosen]))
+            self._refit(int(action))
+
+    def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
+        """The action of best prediction, softened."""
+        if not self._models:
+            raise PolicyError(f"{self!r} does not know the number of actions; call start(n_actions, ...) first")
+        predicted = np.column_stack([self._predict(model, contexts) for model in self._models])
+        return greedy_probabilities(-predicted if self.minimize else predicted, self.epsilon, available)
+
+    def _refit(self, action: int) -> None:
+        from sklearn.base import clone, is_classifier
+
+        # joined parts are kept joined, so that a refit never copies the past twice
+        contexts, rewards = _joined(self._parts[action])
+        self._parts[action] = [(contexts, rewards)]
+        if is_classifier(self.estimator) and np.unique(rewards).size < 2:
+            self._models[action] = float(rewards.mean())
+            return
+        self._models[action] = clone(self.estimator).fit(contexts, rewards)
+
+    @staticmethod
+    def _predict(model: Any, contexts: Contexts) -> FloatArray:
+        if isinstance(model, float):
+            return np.full(contexts.shape[0], model)
+        if hasattr(model, "predict_proba"):
+            return np.asarray(model.predict_proba(contexts) @ model.classes_)
+        return np.asarray(model.predict(contexts), dtype=np.float64)
+
+
+def _joined(parts: list[tuple[Contexts, FloatArray]]) -> tuple[Contexts, FloatArray]:
+    if len(parts) == 1:
+        return parts[0]
+    rewards = np.concatenate([part[1] for part in parts])
+    if any(is_sparse(part[0]) for part in parts):
+        import scipy.sparse
+
+        blocks: Any = [part[0] for part in parts]
+        return scipy.sparse.csr_array(scipy.sparse.vstack(blocks)), rewards
+    return np.concatenate([np.asarray(part[0]) for part in parts]), rewards

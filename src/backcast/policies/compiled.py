@@ -1,0 +1,121 @@
+"""Policies whose kernels are compiled: the base of the built-in ones, and the way to write your own."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable
+from typing import Any, final
+
+import numpy as np
+
+from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast.errors import PolicyError
+from backcast.kernels.dispatch import Kernel, learn_block, register, score_block
+from backcast.kernels.views import mask_of, view_of
+
+__all__ = ["Compiled", "CompiledPolicy"]
+
+
+class CompiledPolicy(ABC):
+    """A learning policy that lives in compiled code, so that the engine can run it wholly compiled.
+
+    A subclass gives ``initial_state``: a NamedTuple of arrays and numbers whose class has kernels registered.
+    """
+
+    def __init__(self, batch_size: int = 1) -> None:
+        self.batch_size = batch_size
+        self._sizes: tuple[int, int] | None = None
+        self._state: Any = None
+
+    @abstractmethod
+    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> Any:
+        """The state before the first event; ``own_features`` says that each action has features of its own."""
+
+    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
+        """Take note of the sizes; a state that has already learned is kept."""
+        if self._state is None:
+            self._sizes = (n_actions, n_features)
+
+    def state_for(self, contexts: Contexts) -> Any:
+        """The live state, made at the first sight of contexts."""
+        if self._state is None:
+            if self._sizes is None:
+                raise PolicyError(
+                    f"{self!r} does not know its sizes yet; call start(n_actions, n_features, rng) first "
+                    "(evaluators do it on their copy)"
+                )
+            self._state = self.initial_state(*self._sizes, contexts.ndim == 3)
+        return self._state
+
+    def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
+        """Probabilities of all actions for each event under the present state."""
+        state = self.state_for(contexts)
+        assert self._sizes is not None
+        out = np.empty((contexts.shape[0], self._sizes[0]))
+        score_block(state, view_of(contexts), mask_of(available), out)
+        return out
+
+    def learn(self, contexts: Contexts, actions: IntArray, rewards: FloatArray, probabilities: FloatArray) -> None:
+        """Update from accepted events, in order."""
+        learn_block(
+            self.state_for(contexts),
+            view_of(contexts),
+            np.require(actions, dtype=np.int64, requirements=["C", "W"]),
+            np.require(rewards, dtype=np.float64, requirements=["C", "W"]),
+            np.require(probabilities, dtype=np.float64, requirements=["C", "W"]),
+        )
+
+
+@final
+class Compiled(CompiledPolicy):
+    """A compiled policy of your own, from a state and two kernels.
+
+    Parameters
+    ----------
+    initial
+        ``initial(n_actions, n_features)`` gives the state: an instance of a NamedTuple class of arrays and numbers.
+    score
+        ``score(state, view, k, available, out)`` writes the probabilities of all actions at event ``k`` into ``out``.
+    learn
+        ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
+    batch_size
+        How many accepted events it learns from at a time.
+
+    Both kernels are plain Python within what Numba compiles; they are compiled with the engine's loop around them.
+    Features are read through ``backcast.kernels.views``: ``add_scores`` and ``load_row``.
+
+    Examples
+    --------
+    A policy that repeats the last rewarded action, else picks uniformly:
+
+    >>> from typing import NamedTuple
+    >>> class Last(NamedTuple):
+    ...     action: np.ndarray
+    >>> def score(state, view, k, available, out):
+    ...     for a in range(out.size):
+    ...         out[a] = 1.0 / out.size if state.action[0] < 0 else float(a == state.action[0])
+    >>> def learn(state, view, k, action, reward, probability):
+    ...     if reward > 0:
+    ...         state.action[0] = action
+    >>> policy = Compiled(lambda n_actions, n_features: Last(np.array([-1])), score, learn)
+    >>> policy.start(2, 1, np.random.default_rng(0))
+    >>> policy.probabilities(np.zeros((1, 1)))
+    array([[0.5, 0.5]])
+    >>> policy.learn(np.zeros((1, 1)), np.array([1]), np.array([1.0]), np.array([0.5]))
+    >>> policy.probabilities(np.zeros((1, 1)))
+    array([[0., 1.]])
+    """
+
+    def __init__(
+        self, initial: Callable[[int, int], Any], score: Kernel, learn: Kernel, *, batch_size: int = 1
+    ) -> None:
+        super().__init__(batch_size)
+        self._initial, self._score, self._learn = initial, score, learn
+
+    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> Any:
+        """The user's state, its class registered with the user's kernels."""
+        state = self._initial(n_actions, n_features)
+        if not (isinstance(state, tuple) and hasattr(state, "_fields")):
+            raise PolicyError(f"initial() gave {type(state).__name__}; a compiled state is a NamedTuple of arrays")
+        register(type(state), score=self._score, learn=self._learn)
+        return state
