@@ -1,0 +1,144 @@
+"""Exact running quantile of a stream, in two heaps: O(log n) an event, and only what may still be needed is kept.
+
+The largest of the ``rank`` smallest values sits on top of a max-heap ``low``; the rest wait in a min-heap ``high``.
+Values at or above the ceiling are only counted, since ``min(c_max, .)`` hides them; when the length of the stream is
+known, values beyond its last possible rank are dropped as well.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import NamedTuple
+
+import numpy as np
+
+from backcast.arrays import FloatArray, IntArray
+from backcast.engine.equations import quantile_rank
+from backcast.kernels.jit import compiled
+
+__all__ = ["RunningQuantile", "make_room", "new_quantile", "observe", "quantile"]
+
+LOW, HIGH, TOTAL, KEEP = 0, 1, 2, 3
+
+
+class RunningQuantile(NamedTuple):
+    """Two heaps with their sizes, the ceiling above which values are only counted, and the rank's share ``q``."""
+
+    low: FloatArray
+    high: FloatArray
+    counts: IntArray
+    ceiling: FloatArray
+    q: float
+
+
+def new_quantile(q: float, ceiling: float, length: int | None = None) -> RunningQuantile:
+    """An empty quantile; ``length``, if known, bounds how many values it must ever keep.
+
+    >>> ratios = new_quantile(0.5, ceiling=1.0)
+    >>> ratios = make_room(ratios, 4)
+    >>> for value in (0.75, 0.25, 0.5, np.inf):
+    ...     observe(ratios, value)
+    >>> quantile(ratios)
+    0.5
+    """
+    keep = np.iinfo(np.int64).max if length is None else max(1, math.ceil(q * length))
+    counts = np.array([0, 0, 0, keep], dtype=np.int64)
+    return RunningQuantile(np.empty(16), np.empty(16), counts, np.array([ceiling, ceiling]), q)
+
+
+def make_room(ratios: RunningQuantile, events: int) -> RunningQuantile:
+    """The same quantile with room for ``events`` more values (arrays move, contents do not)."""
+    most = int(ratios.counts[KEEP])
+    low = _grown(ratios.low, int(ratios.counts[LOW]), min(events, most) + 1)
+    # the waiting heap may overfill to twice what is needed before it is pruned
+    high = _grown(ratios.high, int(ratios.counts[HIGH]), min(events, 2 * min(most, 2**61) + 1024) + 1)
+    return ratios._replace(low=low, high=high)
+
+
+def _grown(heap: FloatArray, used: int, more: int) -> FloatArray:
+    if used + more <= heap.size:
+        return heap
+    larger = np.empty(max(used + more, heap.size + heap.size // 2))
+    larger[:used] = heap[:used]
+    return larger
+
+
+@compiled
+def push_up(heap: FloatArray, size: int, value: float, sign: float) -> None:
+    """Push into a heap ordered by ``sign * value`` (+1: smallest on top, -1: largest)."""
+    i = size
+    while i > 0:
+        parent = (i - 1) // 2
+        if sign * heap[parent] <= sign * value:
+            break
+        heap[i] = heap[parent]
+        i = parent
+    heap[i] = value
+
+
+@compiled
+def pop_top(heap: FloatArray, size: int, sign: float) -> float:
+    """Take the top off a heap of ``size`` values."""
+    top = heap[0]
+    value = heap[size - 1]
+    last = size - 1
+    i = 0
+    while True:
+        child = 2 * i + 1
+        if child >= last:
+            break
+        if child + 1 < last and sign * heap[child + 1] < sign * heap[child]:
+            child += 1
+        if sign * heap[child] >= sign * value:
+            break
+        heap[i] = heap[child]
+        i = child
+    heap[i] = value
+    return top
+
+
+@compiled
+def prune(ratios: RunningQuantile) -> None:
+    """Drop waiting values that no later rank can reach, and lower the ceiling to match."""
+    counts = ratios.counts
+    needed = max(1, counts[KEEP] - counts[LOW])
+    if counts[HIGH] < ratios.high.size or needed >= counts[HIGH]:
+        return
+    kept = np.sort(ratios.high[: counts[HIGH]])[:needed]
+    # an ascending array is a min-heap already
+    ratios.high[:needed] = kept
+    counts[HIGH] = needed
+    ratios.ceiling[0] = min(ratios.ceiling[0], np.nextafter(kept[needed - 1], np.inf))
+
+
+@compiled
+def observe(ratios: RunningQuantile, value: float) -> None:
+    """Take in one value; room must have been made."""
+    low, high, counts = ratios.low, ratios.high, ratios.counts
+    counts[TOTAL] += 1
+    if value < ratios.ceiling[0]:
+        if counts[LOW] > 0 and value < low[0]:
+            push_up(low, counts[LOW], value, -1.0)
+            counts[LOW] += 1
+        else:
+            push_up(high, counts[HIGH], value, 1.0)
+            counts[HIGH] += 1
+    rank = quantile_rank(ratios.q, counts[TOTAL])
+    while counts[LOW] > rank:
+        push_up(high, counts[HIGH], pop_top(low, counts[LOW], -1.0), 1.0)
+        counts[LOW] -= 1
+        counts[HIGH] += 1
+    while counts[LOW] < rank and counts[HIGH] > 0:
+        push_up(low, counts[LOW], pop_top(high, counts[HIGH], 1.0), -1.0)
+        counts[HIGH] -= 1
+        counts[LOW] += 1
+    prune(ratios)
+
+
+@compiled
+def quantile(ratios: RunningQuantile) -> float:
+    """The q-quantile of all values so far, or the ceiling where it lies at or above it."""
+    counts = ratios.counts
+    if counts[LOW] < quantile_rank(ratios.q, counts[TOTAL]):
+        return ratios.ceiling[1]
+    return min(ratios.low[0], ratios.ceiling[1])

@@ -1,0 +1,250 @@
+"""A run of a policy through a log in order: start, feed parts of any size, read off the trajectories.
+
+The answer does not depend on how the log was cut into parts, nor on which driver took which part.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backcast.arrays import FloatArray, IntArray
+from backcast.engine.drivers import Pending, Stops, fused, scan
+from backcast.engine.events import Accepted, Book, Curve, Events, Rule, TraceArrays, events_of, new_curve, new_run
+from backcast.engine.quantile import TOTAL, RunningQuantile, make_room, new_quantile, observe, quantile
+from backcast.engine.scoring import fresh_copy, probabilities_of, teach
+from backcast.engine.trajectory import Trajectory, joined
+from backcast.kernels.views import View, view_of
+from backcast.log import Log
+from backcast.policies.compiled import CompiledPolicy
+from backcast.policies.protocol import batch_size_of, is_learning
+
+__all__ = ["Run", "Steering"]
+
+NEVER = np.iinfo(np.int64).max
+FUSED_CHUNK = 1 << 16
+LARGEST_BLOCK = 1 << 14
+SMALLEST_BLOCK = 8
+
+
+@dataclass(frozen=True)
+class Steering:
+    """How the multiplier moves.
+
+    By the ``q``-quantile of the ratios seen, or not at all (``q`` None), or as ``calibrate`` says of the present
+    policy, asked again every ``refresh`` acceptances. ``warm_up`` events fill the ratios before the first one;
+    ``carry`` keeps the ratios from one trajectory to the next.
+    """
+
+    c_max: float = 1.0
+    q: float | None = None
+    carry: bool = False
+    warm_up: Log | None = None
+    calibrate: Callable[[Any], float] | None = None
+    refresh: int = 1
+
+
+@dataclass
+class Run:
+    """Algorithm 1 (Dudik et al. 2012) as a machine that is fed.
+
+    Parameters
+    ----------
+    policy
+        The caller's policy; each trajectory runs on a fresh copy.
+    steering
+        How the multiplier moves.
+    reward_range
+        Bounds of the reward, for the predictable mean of the anytime interval.
+    rng
+        The policy's own stream of randomness.
+    horizon
+        Acceptances that complete a trajectory; None for one trajectory through the whole log.
+    length
+        Events to come in all, where known: bounds the memory of the quantile.
+    driver
+        ``"auto"`` (compiled policies fused) or ``"block"``.
+    block_size
+        A fixed block length; adapted to the acceptance rate where None.
+    keep_order
+        Whether to remember which events were accepted.
+    """
+
+    policy: Any
+    steering: Steering
+    reward_range: tuple[float, float]
+    rng: np.random.Generator
+    horizon: int | None = None
+    length: int | None = None
+    driver: str = "auto"
+    block_size: int | None = None
+    keep_order: bool = True
+    trajectories: list[Trajectory] = field(default_factory=list)
+    curve: Curve = field(init=False)
+
+    def __post_init__(self) -> None:
+        adaptive = self.steering.q is not None and self.steering.calibrate is None
+        low, high = self.reward_range
+        self._rule = Rule(float(self.steering.c_max), adaptive, float(low), float(high))
+        self._goal = NEVER if self.horizon is None else self.horizon
+        self.curve = new_curve(self.horizon)
+        self._ratios: RunningQuantile | None = None
+        self._twin: Any = None
+
+    def feed(
+        self,
+        log: Log,
+        predicted: FloatArray,
+        uniforms: FloatArray,
+        trace: TraceArrays | None = None,
+        on_progress: Callable[[int], None] | None = None,
+    ) -> None:
+        """Take in the next part of the log, with the reward model's predictions and the acceptance draws."""
+        events = events_of(log, predicted, uniforms)
+        trace = TraceArrays.of_length(0) if trace is None else trace
+        view: View | None = None
+        place = 0
+        while place < len(log):
+            if self._twin is None:
+                self._begin(log)
+            before = place
+            if self._is_fused():
+                view = view_of(log._contexts) if view is None else view
+                place = self._fused_stretch(place, view, log, events, trace)
+            else:
+                place = self._block_stretch(place, log, events, trace)
+            self._after_stretch(log)
+            if on_progress is not None:
+                on_progress(place - before)
+        self._set_aside(log)
+
+    def close(self) -> list[Trajectory]:
+        """Book the unfinished trajectory, if events have been spent on one; all trajectories."""
+        if self._twin is not None and self._sums["events"][0] > 0:
+            self._finish(complete=self.horizon is None)
+        return self.trajectories
+
+    def _begin(self, log: Log) -> None:
+        self._twin = fresh_copy(self.policy, log, self.rng)
+        self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
+        self._pending = Pending.of_length(self._batch if self._batch < NEVER else 0)
+        self._waiting: list[tuple[Log, FloatArray]] = []
+        self._order: list[IntArray] = []
+        self._weights: list[FloatArray] = []
+        if self._ratios is None or not self.steering.carry:
+            self._ratios = self._first_ratios()
+        self._sums = new_run(self._first_multiplier(self._ratios))
+
+    def _first_ratios(self) -> RunningQuantile:
+        ratios = new_quantile(self.steering.q or 0.0, self._rule.c_max, self._quantile_length())
+        slice_ = self.steering.warm_up
+        if slice_ is None or not self._rule.adaptive:
+            return ratios
+        probabilities = probabilities_of(self._twin, slice_)
+        own = probabilities[np.arange(len(slice_)), slice_._actions]
+        ratios = make_room(ratios, len(slice_))
+        with np.errstate(divide="ignore"):
+            for ratio in slice_._propensities / own:
+                observe(ratios, ratio)
+        return ratios
+
+    def _quantile_length(self) -> int | None:
+        if self.length is None:
+            return None
+        return self.length + (0 if self.steering.warm_up is None else len(self.steering.warm_up))
+
+    def _first_multiplier(self, ratios: RunningQuantile) -> float:
+        if self.steering.calibrate is not None:
+            return min(self._rule.c_max, self.steering.calibrate(self._twin))
+        if not self._rule.adaptive or ratios.counts[TOTAL] == 0:
+            return self._rule.c_max
+        return float(min(self._rule.c_max, quantile(ratios)))
+
+    def _is_fused(self) -> bool:
+        return self.driver != "block" and isinstance(self._twin, CompiledPolicy)
+
+    def _due(self) -> int:
+        """Acceptances until the policy must learn, those already queued not counted."""
+        return self._batch - sum(len(part) for part, _ in self._waiting)
+
+    def _pause(self) -> int:
+        """Number of acceptances at which the loops must come back for a new multiplier or a new trajectory."""
+        if self.steering.calibrate is None:
+            return self._goal
+        accepted = int(self._sums["accepted"][0])
+        return min(self._goal, accepted - accepted % self.steering.refresh + self.steering.refresh)
+
+    def _book(self, length: int, trace: TraceArrays) -> Book:
+        assert self._ratios is not None
+        if self._rule.adaptive:
+            self._ratios = make_room(self._ratios, length)
+        accepted = Accepted.of_length(length if self.keep_order else 0)
+        return Book(self._sums, self._ratios, self.curve, accepted, trace)
+
+    def _fused_stretch(self, place: int, view: View, log: Log, events: Events, trace: TraceArrays) -> int:
+        end = min(len(log), place + FUSED_CHUNK)
+        # events queued in an earlier part are out of the loop's reach: it stops once, and Python teaches them
+        alone = not self._waiting
+        stops = Stops(self._pause(), NEVER if alone else self._due(), self._batch if alone else NEVER)
+        book = self._book(end - place, trace)
+        state = self._twin.state_for(log._contexts)
+        after = fused((place, end), state, view, events, self._rule, stops, book, self._pending)
+        self._note_accepted(log, book.accepted)
+        return after
+
+    def _block_stretch(self, place: int, log: Log, events: Events, trace: TraceArrays) -> int:
+        end = min(len(log), place + self._block_length(log.n_actions))
+        probabilities = probabilities_of(self._twin, log[place:end])
+        stops = Stops(self._pause(), self._due(), NEVER)
+        book = self._book(end - place, trace)
+        after = int(scan(place, probabilities, events, self._rule, stops, book, self._pending))
+        self._note_accepted(log, book.accepted)
+        return after
+
+    def _block_length(self, n_actions: int) -> int:
+        """About as many events as pass before the policy learns: fewer is overhead, more is scored in vain."""
+        if self.block_size is not None:
+            return self.block_size
+        largest = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, (1 << 20) // n_actions))
+        if self._batch == NEVER:
+            return largest
+        rate = (self._sums["accepted"][0] + 1) / (self._sums["events"][0] + 2)
+        due = self._due() - int(self._pending.count[0])
+        return int(min(max(1.25 * due / rate, SMALLEST_BLOCK), largest))
+
+    def _note_accepted(self, log: Log, accepted: Accepted) -> None:
+        if self.keep_order:
+            count = int(accepted.count[0])
+            self._order.append(log._rows[accepted.places[:count]])
+            self._weights.append(accepted.weights[:count].copy())
+
+    def _after_stretch(self, log: Log) -> None:
+        accepted = int(self._sums["accepted"][0])
+        if accepted >= self._goal:
+            self._finish(complete=True)
+            return
+        if self._pending.count[0] >= self._due():
+            self._set_aside(log)
+            self._teach()
+        if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
+            self._sums["c"] = min(self._rule.c_max, self.steering.calibrate(self._twin))
+
+    def _set_aside(self, log: Log) -> None:
+        """Copy the queued events out of a part that is about to go."""
+        count = int(self._pending.count[0])
+        if self._twin is not None and count:
+            self._waiting.append((log[self._pending.places[:count]], self._pending.probabilities[:count].copy()))
+            self._pending.count[0] = 0
+
+    def _teach(self) -> None:
+        parts = [part for part, _ in self._waiting]
+        teach(self._twin, parts, joined([probability for _, probability in self._waiting], np.float64))
+        self._waiting = []
+
+    def _finish(self, *, complete: bool) -> None:
+        order = joined(self._order, np.int64)
+        self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
+        self._twin = None
