@@ -20,7 +20,7 @@ class Pending(NamedTuple):
 
     places: IntArray
     probabilities: FloatArray
-    count: IntArray
+    filled: IntArray
 
     @classmethod
     def of_length(cls, n: int) -> Pending:
@@ -40,10 +40,10 @@ class Stops(NamedTuple):
 def queue_up(pending: Pending, k: int, probability: float) -> int:
     """Put an accepted event in the queue, if there is one; its new length."""
     if pending.places.size > 0:
-        pending.places[pending.count[0]] = k
-        pending.probabilities[pending.count[0]] = probability
-        pending.count[0] += 1
-    return int(pending.count[0])
+        pending.places[pending.filled[0]] = k
+        pending.probabilities[pending.filled[0]] = probability
+        pending.filled[0] += 1
+    return int(pending.filled[0])
 
 
 @compiled
@@ -58,12 +58,10 @@ def scan(
             waiting = queue_up(pending, k, probabilities[i, events.actions[k]])
             if run.accepted >= stops.accepted or waiting >= stops.queue:
                 return k + 1
-    return start + probabilities.shape[0]
+    return int(start + probabilities.shape[0])
 
 
-def _fused(
-    span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, book: Any, pending: Any
-) -> int:
+def _fused(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, book: Any, pending: Any) -> int:
     run = book.run[0]
     target = np.empty(events.predicted.shape[1])
     for k in range(span[0], span[1]):
@@ -76,7 +74,7 @@ def _fused(
                 for i in range(waiting):
                     j = pending.places[i]
                     learn(state, view, j, events.actions[j], events.rewards[j], pending.probabilities[i])
-                pending.count[0] = 0
+                pending.filled[0] = 0
     return int(span[1])
 
 

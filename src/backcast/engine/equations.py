@@ -14,9 +14,7 @@ __all__ = ["accepts", "event_value", "excess_mass", "quantile_rank"]
 
 
 @compiled
-def event_value(
-    target: FloatArray, predicted: FloatArray, action: int, reward: float, propensity: float
-) -> float:
+def event_value(target: FloatArray, predicted: FloatArray, action: int, reward: float, propensity: float) -> float:
     """Value of one event under the target: ``sum_a pi(a) q(a) + pi(a_k)/p_k (r_k - q(a_k))`` (Dudik et al. 2012, 2a).
 
     >>> event_value(np.array([0.5, 0.5]), np.array([0.25, 0.5]), 1, 1.0, 0.25)
@@ -27,7 +25,7 @@ def event_value(
     expected = 0.0
     for a in range(target.size):
         expected += target[a] * predicted[a]
-    return expected + target[action] / propensity * (reward - predicted[action])
+    return float(expected + target[action] / propensity * (reward - predicted[action]))
 
 
 @compiled

@@ -106,7 +106,7 @@ class Accepted(NamedTuple):
 
     places: IntArray
     weights: FloatArray
-    count: IntArray
+    filled: IntArray
 
     @classmethod
     def of_length(cls, n: int) -> Accepted:
@@ -126,16 +126,19 @@ class Book(NamedTuple):
 
 def events_of(log: Log, predicted: FloatArray, uniforms: FloatArray) -> Events:
     """The log's columns for compiled code."""
-    # one memory layout for all, so that the kernels are compiled once
-    plain = ["C", "W"]
     return Events(
-        np.require(log._actions, dtype=np.int64, requirements=plain),
-        np.require(log._rewards, dtype=np.float64, requirements=plain),
-        np.require(log._propensities, dtype=np.float64, requirements=plain),
-        np.require(predicted, dtype=np.float64, requirements=plain),
+        plain(log._actions, np.int64),
+        plain(log._rewards),
+        plain(log._propensities),
+        plain(predicted),
         mask_of(log._available),
-        np.require(uniforms, dtype=np.float64, requirements=plain),
+        plain(uniforms),
     )
+
+
+def plain(column: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """The column in the one memory layout that kernels are compiled for (copied only if it has another)."""
+    return np.require(column, dtype=dtype, requirements=["C", "W"])
 
 
 def new_run(c: float) -> npt.NDArray[Any]:
@@ -201,9 +204,9 @@ def note_value(run: Any, rule: Rule, value: float) -> None:
 def close_block(run: Any, k: int, reward: float, accepted: Accepted) -> None:
     """Book an acceptance: the block ends, its mean excess joins the certificate."""
     if accepted.places.size > 0:
-        accepted.places[accepted.count[0]] = k
-        accepted.weights[accepted.count[0]] = run.weight - run.closed_weight
-        accepted.count[0] += 1
+        accepted.places[accepted.filled[0]] = k
+        accepted.weights[accepted.filled[0]] = run.weight - run.closed_weight
+        accepted.filled[0] += 1
     run.accepted += 1
     run.accepted_reward += reward
     run.closed_reward = run.reward

@@ -94,7 +94,7 @@ def pop_top(heap: FloatArray, size: int, sign: float) -> float:
         heap[i] = heap[child]
         i = child
     heap[i] = value
-    return top
+    return float(top)
 
 
 @compiled
@@ -140,5 +140,5 @@ def quantile(ratios: RunningQuantile) -> float:
     """The q-quantile of all values so far, or the ceiling where it lies at or above it."""
     counts = ratios.counts
     if counts[LOW] < quantile_rank(ratios.q, counts[TOTAL]):
-        return ratios.ceiling[1]
-    return min(ratios.low[0], ratios.ceiling[1])
+        return float(ratios.ceiling[1])
+    return float(min(ratios.low[0], ratios.ceiling[1]))

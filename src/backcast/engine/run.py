@@ -212,12 +212,12 @@ class Run:
         if self._batch == NEVER:
             return largest
         rate = (self._sums["accepted"][0] + 1) / (self._sums["events"][0] + 2)
-        due = self._due() - int(self._pending.count[0])
+        due = self._due() - int(self._pending.filled[0])
         return int(min(max(1.25 * due / rate, SMALLEST_BLOCK), largest))
 
     def _note_accepted(self, log: Log, accepted: Accepted) -> None:
         if self.keep_order:
-            count = int(accepted.count[0])
+            count = int(accepted.filled[0])
             self._order.append(log._rows[accepted.places[:count]])
             self._weights.append(accepted.weights[:count].copy())
 
@@ -226,7 +226,7 @@ class Run:
         if accepted >= self._goal:
             self._finish(complete=True)
             return
-        if self._pending.count[0] >= self._due():
+        if self._pending.filled[0] >= self._due():
             self._set_aside(log)
             self._teach()
         if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
@@ -234,10 +234,10 @@ class Run:
 
     def _set_aside(self, log: Log) -> None:
         """Copy the queued events out of a part that is about to go."""
-        count = int(self._pending.count[0])
+        count = int(self._pending.filled[0])
         if self._twin is not None and count:
             self._waiting.append((log[self._pending.places[:count]], self._pending.probabilities[:count].copy()))
-            self._pending.count[0] = 0
+            self._pending.filled[0] = 0
 
     def _teach(self) -> None:
         parts = [part for part, _ in self._waiting]

@@ -1,0 +1,119 @@
+"""How far to believe an estimate: facts of the run, one small type for each kind of evaluator."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass, fields
+from typing import Any, Protocol
+
+__all__ = ["Diagnostics", "ModelDiagnostics", "ReplayDiagnostics", "WeightDiagnostics", "as_lines"]
+
+
+class Diagnostics(Protocol):
+    """Facts of a run; ``to_dict`` gives them by name."""
+
+    @property
+    def events(self) -> int:
+        """Events of the log that were used."""
+        ...
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        ...
+
+
+def as_lines(diagnostics: Any) -> str:
+    """One fact a line, for printing."""
+    names = [entry.name for entry in fields(diagnostics)]
+    width = max(len(name) for name in names)
+    return "\n".join(f"{name.replace('_', ' '):<{width}}  {_figure(getattr(diagnostics, name))}" for name in names)
+
+
+def _figure(value: object) -> str:
+    if isinstance(value, int) and not isinstance(value, bool):
+        return f"{value:,}"
+    return f"{value:.4g}" if isinstance(value, float) else str(value)
+
+
+@dataclass(frozen=True)
+class WeightDiagnostics:
+    """Of estimators that weigh events of a fixed policy."""
+
+    events: int
+    effective_sample_size: float
+    mean_weight: float
+    largest_weight: float
+    propensities_estimated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)
+
+
+@dataclass(frozen=True)
+class ModelDiagnostics:
+    """Of the direct method: everything hangs on the reward model."""
+
+    events: int
+    rounds: int
+    trajectories: int
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)
+
+
+@dataclass(frozen=True)
+class ReplayDiagnostics:
+    """Of evaluators that simulate histories by accepting events.
+
+    Attributes
+    ----------
+    events, accepted, acceptance_rate
+        Events used, and how many joined a simulated history.
+    trajectories_complete, trajectories_failed
+        Histories that reached the horizon, and those that ran out of events.
+    effective_sample_size
+        ``(sum w)^2 / sum w^2`` over the events.
+    mean_weight, largest_weight
+        Of ``w = pi / p``; the mean is 1 in expectation.
+    bias_mass
+        ``sum max(0, c w - 1) / sum c``: the estimated mass that acceptance at most 1 cuts off.
+    cut_share
+        Share of events whose acceptance probability was cut at 1.
+    bias_certificate
+        Estimated bound on the total variation between the simulated and the true history, a trajectory.
+    theorem_1
+        The paper's bound on the bias of the average reward, ``(T+1)/2 eps/(1-eps)``, with eps the bias mass.
+    value_per_round
+        ``R / T``, the unnormalised variant of the value (nan where no block was completed).
+    propensities_estimated
+        Whether propensities were estimated from the log rather than recorded.
+    """
+
+    events: int
+    accepted: int
+    acceptance_rate: float
+    trajectories_complete: int
+    trajectories_failed: int
+    effective_sample_size: float
+    mean_weight: float
+    largest_weight: float
+    bias_mass: float
+    cut_share: float
+    bias_certificate: float
+    theorem_1: float
+    value_per_round: float
+    propensities_estimated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)

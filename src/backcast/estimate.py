@@ -1,0 +1,156 @@
+"""The answer: a number, how sure, and how far to believe it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from backcast.arrays import FloatArray, IntArray
+from backcast.diagnostics import Diagnostics
+from backcast.errors import EvaluationError
+
+if TYPE_CHECKING:
+    from backcast.policies.protocol import Policy
+
+__all__ = ["POLICY_VALUE", "PROGRESSIVE_VALUE", "Estimate", "Interval", "LearningCurve"]
+
+POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
+PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
+
+
+@dataclass(frozen=True)
+class Interval:
+    """Two ends, the level they claim, and the fine print: method, assumption, what they are about.
+
+    ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
+    "asymptotic" (enough events).
+
+    Examples
+    --------
+    >>> print(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    [0.25, 0.75] (95 % normal)
+    """
+
+    low: float
+    high: float
+    level: float
+    method: str
+    assumption: str
+    estimand: str
+
+    @property
+    def half_width(self) -> float:
+        """Half the distance between the ends."""
+        return (self.high - self.low) / 2
+
+    def __str__(self) -> str:
+        return f"[{self.low:.4g}, {self.high:.4g}] ({100 * self.level:g} % {self.method})"
+
+
+@dataclass(frozen=True)
+class LearningCurve:
+    """Value by round: estimates of V_t averaged over stretches of rounds that end at ``rounds``, with a band."""
+
+    rounds: IntArray
+    value: FloatArray
+    low: FloatArray
+    high: FloatArray
+
+    def to_dict(self) -> dict[str, list[float]]:
+        """Plain lists, for JSON."""
+        return {
+            "rounds": self.rounds.tolist(),
+            "value": self.value.tolist(),
+            "low": self.low.tolist(),
+            "high": self.high.tolist(),
+        }
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """What a policy would have earned.
+
+    Attributes
+    ----------
+    value
+        Estimated average reward a round.
+    std_error
+        Its standard error, nan where none can honestly be given.
+    interval
+        Two ends with their method, assumption and estimand; None where none can honestly be given.
+    diagnostics
+        How far to believe it; printed by ``print(estimate.diagnostics)``.
+    curve
+        Value by round, for evaluators that know it.
+    policy, evaluator
+        What was evaluated, and how.
+    horizon
+        Rounds T of the question; None for one pass over the log.
+    notes
+        Sentences a reader of the number must know.
+    settings
+        What it takes to run it again.
+    """
+
+    value: float
+    std_error: float
+    interval: Interval | None
+    diagnostics: Diagnostics
+    policy: str
+    evaluator: str
+    curve: LearningCurve | None = None
+    horizon: int | None = None
+    notes: tuple[str, ...] = ()
+    settings: dict[str, Any] = field(default_factory=dict)
+    _progressive: Callable[[], Policy] | None = field(default=None, repr=False, compare=False)
+
+    def __str__(self) -> str:
+        from backcast.report.text import estimate_text
+
+        return estimate_text(self)
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, strings, lists and dicts, for JSON (nan becomes None)."""
+        plain = {
+            "value": self.value,
+            "std_error": self.std_error,
+            "interval": None if self.interval is None else asdict(self.interval),
+            "diagnostics": self.diagnostics.to_dict(),
+            "policy": self.policy,
+            "evaluator": self.evaluator,
+            "horizon": self.horizon,
+            "curve": None if self.curve is None else self.curve.to_dict(),
+            "notes": list(self.notes),
+            "settings": self.settings,
+        }
+        cleaned: dict[str, Any] = _json_ready(plain)
+        return cleaned
+
+    def plot(self) -> Any:
+        """An Altair chart: the learning curve with its band, or the value with its interval."""
+        from backcast.report.charts import estimate_chart
+
+        return estimate_chart(self)
+
+    def progressive_policy(self) -> Policy:
+        """The stationary mixture pi_PV of the policies met on the way (Dudik et al. 2012, section 3.3)."""
+        if self._progressive is None:
+            raise EvaluationError(
+                f"{self.evaluator} keeps no history to mix; use DRns on a log in memory for a progressive policy"
+            )
+        return self._progressive()
+
+
+def _json_ready(value: Any) -> Any:
+    if isinstance(value, dict):
+        return {str(key): _json_ready(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [_json_ready(item) for item in value]
+    if isinstance(value, np.generic):
+        value = value.item()
+    if isinstance(value, float) and not np.isfinite(value):
+        return None
+    return value

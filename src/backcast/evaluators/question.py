@@ -1,0 +1,90 @@
+"""The question put to an evaluator, and the protocol of evaluators."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+
+from backcast.errors import NeedsStationaryPolicy
+from backcast.estimate import Estimate
+from backcast.log import Log
+from backcast.policies.protocol import is_learning
+
+__all__ = ["Evaluator", "Question", "Streams", "require_stationary"]
+
+
+def _no_progress(events: int) -> None:
+    """Nobody is watching."""
+
+
+@dataclass(frozen=True)
+class Question:
+    """What would this policy have earned on this log?
+
+    ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
+    own default. ``on_progress`` is told how many more events are done.
+    """
+
+    log: Any
+    policy: Any
+    reward_model: Any = None
+    horizon: int | None = None
+    interval: Any = None
+    level: float = 0.95
+    seed: int = 0
+    policy_name: str = ""
+    on_progress: Callable[[int], None] = field(default=_no_progress)
+
+    @property
+    def in_memory(self) -> bool:
+        """Whether the log is at hand whole."""
+        return isinstance(self.log, Log)
+
+    def parts(self) -> Iterator[Log]:
+        """The log in parts, in order."""
+        if self.in_memory:
+            yield self.log
+        else:
+            yield from self.log
+
+
+@runtime_checkable
+class Evaluator(Protocol):
+    """A way of answering the question: a frozen value of options with one method."""
+
+    def answer(self, question: Question) -> Estimate:
+        """The estimate, its interval and its diagnostics."""
+        ...
+
+
+@dataclass(frozen=True)
+class Streams:
+    """Separate streams of randomness for folds, acceptance and policy, all from one seed."""
+
+    folds: np.random.Generator
+    acceptance: np.random.Generator
+    policy: np.random.Generator
+    replicates: np.random.SeedSequence
+
+    @classmethod
+    def of(cls, seed: int) -> Streams:
+        """The streams of a seed."""
+        folds, acceptance, policy, replicates = np.random.SeedSequence(seed).spawn(4)
+        return cls(
+            np.random.default_rng(folds),
+            np.random.default_rng(acceptance),
+            np.random.default_rng(policy),
+            replicates,
+        )
+
+
+def require_stationary(policy: object, evaluator: str) -> None:
+    """Refuse a learning policy where only fixed ones make sense."""
+    if is_learning(policy):
+        raise NeedsStationaryPolicy(
+            f"{evaluator} evaluates fixed policies and {type(policy).__name__} learns as it goes; "
+            "use DRns, ClockReplay or evaluator='auto' for it"
+        )
