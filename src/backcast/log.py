@@ -16,10 +16,13 @@ from backcast.door import (
     check_length,
     check_logging,
     check_propensities,
+    check_reward_range,
     check_rewards,
     context_columns,
     declared_actions,
     float_column,
+    probability_matrix,
+    time_column,
 )
 from backcast.errors import LogError
 
@@ -113,12 +116,12 @@ class Log:
         contexts = context_columns(contexts, n)
         propensities = float_column(propensities, "propensity")
         available = availability_mask(available)
-        logging = None if logging_probabilities is None else np.asarray(logging_probabilities, dtype=np.float64)
+        logging = probability_matrix(logging_probabilities)
         declared = declared_actions(contexts, available, logging, n_actions, action_labels)
         actions, labels = action_codes(actions, declared, action_labels)
         for name, column in (("contexts", contexts), ("actions", actions), ("propensities", propensities)):
             check_length(name, column.shape[0], n)
-        times = None if times is None else np.asarray(times)
+        times = time_column(times)
         for name, optional in (("available", available), ("times", times), ("logging_probabilities", logging)):
             if optional is not None:
                 check_length(name, optional.shape[0], n)
@@ -137,7 +140,7 @@ class Log:
             _rows=np.arange(n, dtype=np.int64),
             n_actions=len(labels),
             action_labels=labels,
-            reward_range=None if reward_range is None else (float(reward_range[0]), float(reward_range[1])),
+            reward_range=None if reward_range is None else check_reward_range(reward_range),
             propensities_estimated=False,
         )
 
@@ -185,8 +188,9 @@ class Log:
 
     def __getitem__(self, index: Any) -> Log:
         """The events at a slice, an index array or a boolean mask, as a log of their own."""
-        if isinstance(index, int | np.integer):
-            index = np.array([index])
+        if not isinstance(index, slice):
+            index = np.atleast_1d(index)
+            index = index if index.size else index.astype(np.int64)
         part = object.__new__(Log)
         part._set(
             _contexts=self._contexts[index],
@@ -216,7 +220,7 @@ class Log:
     @property
     def contexts(self) -> Contexts:
         """Context of each event, read-only: ``(n, d)`` dense or CSR, or ``(n, K, d)``."""
-        return self._contexts if is_sparse(self._contexts) else _locked(np.asarray(self._contexts))
+        return _locked_rows(self._contexts) if is_sparse(self._contexts) else _locked(np.asarray(self._contexts))
 
     @property
     def actions(self) -> IntArray:
@@ -281,3 +285,10 @@ def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
+
+
+def _locked_rows(matrix: Any) -> Any:
+    import scipy.sparse
+
+    parts = tuple(_locked(part) for part in (matrix.data, matrix.indices, matrix.indptr))
+    return scipy.sparse.csr_array(parts, shape=matrix.shape)

@@ -1,0 +1,194 @@
+"""A log larger than memory: parts of it, one after another, as often as wanted."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass, replace
+from itertools import accumulate, groupby
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+
+from backcast.door import RowError
+from backcast.errors import LogError, OptionError
+from backcast.log import Log
+from backcast.sources.actions import known_labels, labels_among
+from backcast.sources.collect import collect
+from backcast.sources.files import Piece
+from backcast.sources.layout import Layout
+
+__all__ = ["LogStream", "open_stream", "rechunk"]
+
+
+@dataclass(frozen=True, repr=False)
+class LogStream:
+    """A log in files, read in parts of ``batch_rows`` events (the last may be shorter).
+
+    Iterate over it as often as needed: each pass opens the files anew and gives checked :class:`backcast.Log`
+    parts in file order, their ``rows`` numbered through. Parts do not depend on the files' row groups. The
+    stream itself holds no data and travels cheaply to other processes.
+    """
+
+    pieces: tuple[Piece, ...]
+    layout: Layout
+    action_labels: tuple[Any, ...]
+    batch_rows: int
+    first_row: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch_rows, int) or self.batch_rows < 1:
+            raise OptionError(f"batch_rows is {self.batch_rows!r}; it must be a whole number, at least 1")
+
+    def __repr__(self) -> str:
+        rows = "?" if self.n_rows is None else f"{self.n_rows:,}"
+        files = len({piece.path for piece in self.pieces})
+        return f"LogStream({rows} events in {files} file{'' if files == 1 else 's'}, {self.n_actions} actions)"
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return len(self.action_labels)
+
+    @property
+    def n_features(self) -> int:
+        """Number of context features d."""
+        return self.layout.n_features
+
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """The declared bounds of the reward."""
+        return self.layout.columns.reward_range
+
+    @property
+    def n_rows(self) -> int | None:
+        """Number of events; None where the files do not say and nobody has counted (see :meth:`counted`)."""
+        rows = [piece.n_rows for piece in self.pieces if piece.n_rows is not None]
+        return sum(rows) if len(rows) == len(self.pieces) else None
+
+    def counted(self) -> LogStream:
+        """The same stream with its number of rows, found by one pass over the actions where files do not say."""
+        action = self.layout.columns.action
+        return replace(self, pieces=tuple(piece.counted(action) for piece in self.pieces))
+
+    def __iter__(self) -> Iterator[Log]:
+        row = self.first_row
+        for batches in rechunk(self._batches(), self.batch_rows):
+            n = sum(batch.num_rows for batch in batches)
+            yield self._part(batches, n, row)
+            row += n
+        if row == self.first_row:
+            raise LogError(f"{self.pieces[0].path}: the log is empty; it needs at least one event")
+
+    def read(self) -> Log:
+        """All of it as one log, filled batch by batch: no second copy in memory."""
+        if self.n_rows is not None:
+            return self._part(self._batches(), self.n_rows, self.first_row)
+        batches = list(self._batches())
+        return self._part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+
+    def split(self, n_parts: int) -> list[LogStream]:
+        """At most ``n_parts`` streams of about the same length, which one after another give all rows.
+
+        Cuts fall between row groups of Parquet files, or between files of other kinds (which are counted first).
+        """
+        if n_parts < 1:
+            raise OptionError(f"n_parts is {n_parts}; it must be at least 1")
+        stream = self.counted()
+        streams: list[LogStream] = []
+        row = self.first_row
+        for pieces in _shares(stream.pieces, n_parts):
+            streams.append(replace(self, pieces=pieces, first_row=row))
+            row += sum(piece.n_rows or 0 for piece in pieces)
+        return streams
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for piece in self.pieces:
+            yield from piece.batches(self.layout.names)
+
+    def _part(self, batches: Iterable[pa.RecordBatch], n: int, row: int) -> Log:
+        try:
+            log = collect(batches, n, self.layout, self.action_labels)
+        except RowError as error:
+            raise error.moved(row, self._file_of(row + error.row)) from None
+        log._set(_rows=np.arange(row, row + n))
+        return log
+
+    def _file_of(self, row: int) -> str:
+        end = self.first_row
+        for piece in self.pieces[:-1]:
+            end += piece.counted(self.layout.columns.action).n_rows or 0
+            if row < end:
+                return piece.path
+        return self.pieces[-1].path
+
+
+def open_stream(pieces: tuple[Piece, ...], layout: Layout, batch_rows: int) -> LogStream:
+    """A stream over these pieces, its action labels known: declared, or found by one pass over the actions."""
+    pieces = tuple(piece for piece in pieces if piece.n_rows != 0) or pieces[:1]
+    action = layout.columns.action
+    labels = known_labels(layout, pieces[0].schema.field(action).type)
+    if labels is None:
+        counts = [0] * len(pieces)
+
+        def actions() -> Iterator[pa.Array]:
+            for number, piece in enumerate(pieces):
+                for batch in piece.batches([action]):
+                    counts[number] += batch.num_rows
+                    yield batch.column(0)
+
+        labels = labels_among(actions(), layout.declared)
+        pieces = tuple(replace(piece, n_rows=rows) for piece, rows in zip(pieces, counts, strict=True))
+    stream = LogStream(pieces, layout, labels, batch_rows)
+    if stream.n_rows == 0:
+        raise LogError(f"{pieces[0].path}: the log is empty; it needs at least one event")
+    return stream
+
+
+def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """The same rows in lists of slices that hold exactly ``rows`` together (the last list may hold fewer).
+
+    >>> batch = pa.record_batch({"x": [1, 2, 3, 4, 5]})
+    >>> [[len(part) for part in parts] for parts in rechunk([batch, batch], 4)]
+    [[4], [1, 3], [2]]
+    """
+    held: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        start = 0
+        while batch.num_rows - start >= missing:
+            yield [*held, batch.slice(start, missing)]
+            start += missing
+            held, missing = [], rows
+        if start < batch.num_rows:
+            held.append(batch.slice(start))
+            missing -= batch.num_rows - start
+    if held:
+        yield held
+
+
+def _shares(pieces: tuple[Piece, ...], n_parts: int) -> list[tuple[Piece, ...]]:
+    """Contiguous shares: each row group, or file without any, goes where its middle row falls."""
+    units = [
+        (number, group, rows)
+        for number, piece in enumerate(pieces)
+        for group, rows in enumerate(piece.group_rows or (piece.n_rows or 0,))
+    ]
+    total = sum(rows for *_, rows in units)
+    ends = accumulate(rows for *_, rows in units)
+    share = [
+        min(n_parts - 1, (2 * end - unit[2]) * n_parts // (2 * total)) for unit, end in zip(units, ends, strict=True)
+    ]
+    shares = []
+    for _, members in groupby(zip(share, units, strict=True), key=lambda pair: pair[0]):
+        shares.append(_joined(pieces, [unit for _, unit in members]))
+    return shares
+
+
+def _joined(pieces: tuple[Piece, ...], units: list[tuple[int, int, int]]) -> tuple[Piece, ...]:
+    joined = []
+    for number, members in groupby(units, key=lambda unit: unit[0]):
+        groups = [group for _, group, _ in members]
+        piece = pieces[number]
+        joined.append(piece.with_groups(groups[0], groups[-1] + 1) if piece.group_rows else piece)
+    return tuple(joined)
