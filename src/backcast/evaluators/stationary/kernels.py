@@ -1,0 +1,37 @@
+"""What one event says of a fixed policy, compiled: ratio, model's answer, residual."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backcast.arrays import FloatArray, IntArray
+from backcast.kernels.jit import compiled
+
+__all__ = ["expectations", "taken"]
+
+
+@compiled
+def expectations(target: FloatArray, predicted: FloatArray) -> FloatArray:
+    """``sum_a pi(a|x_k) q(x_k, a)`` for every event: the direct method's answer.
+
+    >>> expectations(np.array([[0.5, 0.5]]), np.array([[0.25, 0.5]]))
+    array([0.375])
+    """
+    out = np.zeros(target.shape[0])
+    for k in range(target.shape[0]):
+        for a in range(target.shape[1]):
+            out[k] += target[k, a] * predicted[k, a]
+    return out
+
+
+@compiled
+def taken(table: FloatArray, actions: IntArray) -> FloatArray:
+    """The entry of the logged action in every row.
+
+    >>> taken(np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([1, 0]))
+    array([0.75, 0.5 ])
+    """
+    out = np.empty(actions.size)
+    for k in range(actions.size):
+        out[k] = table[k, actions[k]]
+    return out

@@ -1,0 +1,144 @@
+"""From weighed events to an estimate: what all estimators of fixed policies share."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+
+from backcast.diagnostics import WeightDiagnostics
+from backcast.engine.scoring import name_of
+from backcast.errors import EvaluationError, OptionError
+from backcast.estimate import Estimate, Interval
+from backcast.evaluators.question import Question, require_stationary
+from backcast.evaluators.stationary.weighing import Shape, WeighedLog, unshaped, weigh
+from backcast.intervals.forms import Form, Plain
+from backcast.intervals.moments import RATIO, Columns, Moments
+from backcast.intervals.normal import Normal
+from backcast.intervals.sample import FIXED_VALUE, IntervalMethod, Sample
+
+__all__ = ["Method", "answer_by", "estimate_from", "plain"]
+
+FEW = 30  # effective events below which an interval is hardly to be believed
+FAR = 5.0  # standard errors of the mean weight from 1; chance has odds of 6e-7
+
+
+def plain(moments: Moments) -> Form:
+    """The form of an average."""
+    return Plain()
+
+
+@dataclass(frozen=True)
+class Method:
+    """What tells one estimator from another.
+
+    Attributes
+    ----------
+    name
+        As reported.
+    model
+        Whether a reward model gives base and residual.
+    shape
+        From ratios to weights.
+    form
+        How the estimate follows from the means, given the moments.
+    interval
+        The default interval.
+    largest
+        Bound on the weight, given one on the ratio.
+    estimand
+        What the estimate is about.
+    settings
+        Options, for the record.
+    """
+
+    name: str
+    model: bool = False
+    shape: Shape = unshaped
+    form: Callable[[Moments], Form] = plain
+    interval: IntervalMethod = field(default_factory=Normal)
+    largest: Callable[[float], float] = float
+    estimand: str = FIXED_VALUE
+    settings: dict[str, Any] | None = None
+
+
+def answer_by(method: Method, question: Question) -> Estimate:
+    """Weigh the question's events and estimate."""
+    require_stationary(question.policy, method.name)
+    return estimate_from(method, question, weigh(question, model=method.model))
+
+
+def estimate_from(method: Method, question: Question, events: WeighedLog) -> Estimate:
+    """The estimate of weighed events."""
+
+    def columns() -> Iterator[Columns]:
+        return (block.columns(method.shape) for block in events)
+
+    moments = sum(map(Moments.of, columns()), start=Moments.none())
+    _require_overlap(method.name, question, moments)
+    sample = Sample(
+        moments,
+        method.form(moments),
+        columns,
+        evaluator=method.name,
+        reward_range=events.reward_range,
+        unshaped=method.shape is unshaped,
+        estimand=method.estimand,
+        largest=method.largest,
+        seed=question.seed,
+    )
+    return _estimate(method, question, sample, events)
+
+
+def _estimate(method: Method, question: Question, sample: Sample, events: WeighedLog) -> Estimate:
+    return Estimate(
+        value=sample.value,
+        std_error=sample.std_error,
+        interval=_interval(question.interval or method.interval, sample, question.level),
+        diagnostics=_diagnostics(sample.moments, events.propensities_estimated),
+        policy=question.policy_name or name_of(question.policy),
+        evaluator=method.name,
+        notes=(*events.notes, *_notes(sample.moments)),
+        settings={"evaluator": method.name, **(method.settings or {}), "level": question.level, "seed": question.seed},
+    )
+
+
+def _interval(chosen: Any, sample: Sample, level: float) -> Interval | None:
+    if not isinstance(chosen, IntervalMethod):
+        raise OptionError(f"interval is {chosen!r}; give an interval such as Normal() or CressieRead()")
+    if not 0 < level < 1:
+        raise OptionError(f"level is {level}; it must lie strictly between 0 and 1")
+    return chosen.interval(sample, level) if sample.moments.n > 1 else None
+
+
+def _require_overlap(name: str, question: Question, moments: Moments) -> None:
+    if moments.high[RATIO] == 0.0:
+        raise EvaluationError(
+            f"{name}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
+            "says nothing of it; use a log that explores the policy's actions, or DM"
+        )
+
+
+def _diagnostics(moments: Moments, propensities_estimated: bool) -> WeightDiagnostics:
+    return WeightDiagnostics(
+        events=moments.n,
+        effective_sample_size=moments.effective_sample_size,
+        mean_weight=float(moments.mean[RATIO]),
+        largest_weight=float(moments.high[RATIO]),
+        propensities_estimated=propensities_estimated,
+    )
+
+
+def _notes(moments: Moments) -> Iterator[str]:
+    effective = moments.effective_sample_size
+    if effective < FEW:
+        yield f"only {effective:.3g} effective events of {moments.n:,}: the policy and the log hardly overlap"
+    error = float(np.sqrt(moments.covariance[RATIO, RATIO] / moments.n))
+    mean = float(moments.mean[RATIO])
+    if effective >= FEW and abs(mean - 1.0) > FAR * error + 1e-6:
+        yield (
+            f"weights average {mean:.4g} (standard error {error:.2g}) where they should average 1: "
+            "are the propensities those of the logged actions, and does the log support all the policy does?"
+        )

@@ -1,0 +1,90 @@
+"""What an interval may know of an estimate: its sums, its form, its bounds, and its events if it must."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from typing import Protocol, runtime_checkable
+
+import numpy as np
+
+from backcast.estimate import Interval
+from backcast.intervals.forms import Form, Plain, std_error
+from backcast.intervals.moments import BASE, TERM, WEIGHT, Columns, Moments
+
+__all__ = ["FIXED_VALUE", "IntervalMethod", "Sample", "values_of"]
+
+FIXED_VALUE = "V(pi): what the policy earns a round"
+
+
+@dataclass(frozen=True)
+class Sample:
+    """An estimate from independent weighed events.
+
+    Attributes
+    ----------
+    moments
+        Sums over the events.
+    form
+        How the estimate follows from them.
+    columns
+        The events again, block by block, for intervals that sums do not serve; may cost a second pass.
+    evaluator
+        Name of the evaluator, for messages.
+    reward_range
+        The declared bounds of the reward, None where nobody declared any.
+    unshaped
+        Whether the weights are the ratios pi/p themselves, which average 1.
+    estimand
+        What the estimate is about.
+    largest
+        Bound on the weight in use, given a bound on the ratio.
+    seed
+        For intervals that draw.
+    """
+
+    moments: Moments
+    form: Form = field(default_factory=Plain)
+    columns: Callable[[], Iterator[Columns]] = lambda: iter(())
+    evaluator: str = "IPS"
+    reward_range: tuple[float, float] | None = None
+    unshaped: bool = True
+    estimand: str = FIXED_VALUE
+    largest: Callable[[float], float] = float
+    seed: int = 0
+
+    @property
+    def value(self) -> float:
+        """The estimate."""
+        mean = self.moments.mean
+        return float(self.form.value(mean[BASE], mean[WEIGHT], mean[TERM]))
+
+    @property
+    def std_error(self) -> float:
+        """Its standard error by the delta method."""
+        return std_error(self.form, self.moments)
+
+    @classmethod
+    def of(cls, columns: Columns, form: Form | None = None) -> Sample:
+        """Of one block at hand."""
+        return cls(Moments.of(columns), form or Plain(), lambda: iter((columns,)))
+
+
+@runtime_checkable
+class IntervalMethod(Protocol):
+    """A way to put an interval about an estimate from independent events."""
+
+    def interval(self, sample: Sample, level: float) -> Interval:
+        """Two ends with their method, assumption and estimand."""
+        ...
+
+
+def values_of(*values: float) -> Sample:
+    """A plain average of these values, for examples and tests.
+
+    >>> values_of(0.0, 1.0).value
+    0.5
+    """
+    value = np.array(values, dtype=np.float64)
+    one = np.ones_like(value)
+    return Sample.of(Columns(0 * one, one, value, one, value, one))
