@@ -1,1 +1,177 @@
-"""What would this policy have earned?"""
+"""What would this policy have earned?
+
+backcast replays a log of (context, action, reward, propensity) through a policy that may learn as it goes, and says
+what the policy would have earned live: a value, an honest interval, and how far to believe it.
+
+Names are loaded when they are first used, so that ``import backcast`` is quick.
+"""
+
+from __future__ import annotations
+
+import importlib
+from typing import TYPE_CHECKING
+
+if TYPE_CHECKING:
+    from backcast.errors import (
+        BackcastError,
+        ColumnError,
+        EvaluationError,
+        HorizonNotReached,
+        LogError,
+        NeedsStationaryPolicy,
+        NeedsUniformLog,
+        OptionError,
+        PolicyError,
+        SourceError,
+    )
+    from backcast.estimate import Estimate, Interval, LearningCurve
+    from backcast.evaluation import evaluate
+    from backcast.evaluators.acceptance import Budget, Quantile, WorstCase
+    from backcast.evaluators.direct import DM
+    from backcast.evaluators.drns import WC, DRns
+    from backcast.evaluators.rejection import RS, Replay
+    from backcast.evaluators.stationary import DR, IPS, SNIPS
+    from backcast.evaluators.trace import Trace, trace
+    from backcast.intervals.anytime import Anytime
+    from backcast.intervals.segments import Segments
+    from backcast.intervals.theorem_2 import TheoremTwo
+    from backcast.log import Log
+    from backcast.policies.arms import UCB1, RoundRobin
+    from backcast.policies.classifier import FromClassifier
+    from backcast.policies.compiled import Compiled
+    from backcast.policies.linear import EpsilonGreedy, LinearThompson, LinUCB, Softmax
+    from backcast.policies.protocol import LearningPolicy, Policy
+    from backcast.policies.stationary import Fixed, FromScores, Logged, Uniform
+    from backcast.reward_models import (
+        Constant,
+        CrossFit,
+        Fitted,
+        Joint,
+        LowVariance,
+        PerAction,
+        Progressive,
+        RewardModel,
+        Split,
+    )
+    from backcast.sources.arrow import read_log, scan_log
+    from backcast.sources.stream import LogStream
+
+__version__ = "0.1.0"
+
+_HOMES = {
+    "backcast.errors": (
+        "BackcastError",
+        "ColumnError",
+        "EvaluationError",
+        "HorizonNotReached",
+        "LogError",
+        "NeedsStationaryPolicy",
+        "NeedsUniformLog",
+        "OptionError",
+        "PolicyError",
+        "SourceError",
+    ),
+    "backcast.estimate": ("Estimate", "Interval", "LearningCurve"),
+    "backcast.evaluation": ("evaluate",),
+    "backcast.evaluators.acceptance": ("Budget", "Quantile", "WorstCase"),
+    "backcast.evaluators.direct": ("DM",),
+    "backcast.evaluators.drns": ("WC", "DRns"),
+    "backcast.evaluators.rejection": ("RS", "Replay"),
+    "backcast.evaluators.stationary": ("DR", "IPS", "SNIPS"),
+    "backcast.evaluators.trace": ("Trace", "trace"),
+    "backcast.intervals.anytime": ("Anytime",),
+    "backcast.intervals.segments": ("Segments",),
+    "backcast.intervals.theorem_2": ("TheoremTwo",),
+    "backcast.log": ("Log",),
+    "backcast.policies.arms": ("UCB1", "RoundRobin"),
+    "backcast.policies.classifier": ("FromClassifier",),
+    "backcast.policies.compiled": ("Compiled",),
+    "backcast.policies.linear": ("EpsilonGreedy", "LinUCB", "LinearThompson", "Softmax"),
+    "backcast.policies.protocol": ("LearningPolicy", "Policy"),
+    "backcast.policies.stationary": ("Fixed", "FromScores", "Logged", "Uniform"),
+    "backcast.reward_models": (
+        "Constant",
+        "CrossFit",
+        "Fitted",
+        "Joint",
+        "LowVariance",
+        "PerAction",
+        "Progressive",
+        "RewardModel",
+        "Split",
+    ),
+    "backcast.sources.arrow": ("read_log", "scan_log"),
+    "backcast.sources.stream": ("LogStream",),
+}
+_HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
+
+__all__ = [
+    "DM",
+    "DR",
+    "IPS",
+    "RS",
+    "SNIPS",
+    "UCB1",
+    "WC",
+    "Anytime",
+    "BackcastError",
+    "Budget",
+    "ColumnError",
+    "Compiled",
+    "Constant",
+    "CrossFit",
+    "DRns",
+    "EpsilonGreedy",
+    "Estimate",
+    "EvaluationError",
+    "Fitted",
+    "Fixed",
+    "FromClassifier",
+    "FromScores",
+    "HorizonNotReached",
+    "Interval",
+    "Joint",
+    "LearningCurve",
+    "LearningPolicy",
+    "LinUCB",
+    "LinearThompson",
+    "Log",
+    "LogError",
+    "LogStream",
+    "Logged",
+    "LowVariance",
+    "NeedsStationaryPolicy",
+    "NeedsUniformLog",
+    "OptionError",
+    "PerAction",
+    "Policy",
+    "PolicyError",
+    "Progressive",
+    "Quantile",
+    "Replay",
+    "RewardModel",
+    "RoundRobin",
+    "Segments",
+    "Softmax",
+    "SourceError",
+    "Split",
+    "TheoremTwo",
+    "Trace",
+    "Uniform",
+    "WorstCase",
+    "evaluate",
+    "read_log",
+    "scan_log",
+    "trace",
+]
+
+
+def __getattr__(name: str) -> object:
+    home = _HOME_OF.get(name)
+    if home is None:
+        raise AttributeError(f"module 'backcast' has no attribute {name!r}")
+    return getattr(importlib.import_module(home), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

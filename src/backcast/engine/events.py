@@ -44,6 +44,7 @@ RUN = np.dtype(
         ("closed_weight", np.float64),
         ("closed_events", np.int64),
         ("accepted_reward", np.float64),
+        ("accepted_squared", np.float64),
         ("block_excess", np.float64),  # of the block under way
         ("block_events", np.int64),
         ("certificate", np.float64),  # sum over blocks of the block mean of max(0, w - 1/c)
@@ -209,6 +210,7 @@ def close_block(run: Any, k: int, reward: float, accepted: Accepted) -> None:
         accepted.filled[0] += 1
     run.accepted += 1
     run.accepted_reward += reward
+    run.accepted_squared += reward * reward
     run.closed_reward = run.reward
     run.closed_weight = run.weight
     run.closed_events = run.events

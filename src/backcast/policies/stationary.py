@@ -64,7 +64,8 @@ class Fixed:
     """A policy that never learns, from a probability vector or a function of the contexts.
 
     A vector meets unavailable actions by sharing their probability out in proportion; a function must
-    return ``(n, K)`` probabilities itself.
+    return ``(n, K)`` probabilities itself. A single number is not a policy but a fixed acceptance multiplier, for
+    ``DRns(acceptance=Fixed(c))``.
 
     Examples
     --------
@@ -78,8 +79,11 @@ class Fixed:
     def __init__(self, probabilities: Any) -> None:
         self._function: Callable[[Contexts], Any] | None = probabilities if callable(probabilities) else None
         self._vector = np.zeros(0) if callable(probabilities) else np.asarray(probabilities, dtype=np.float64)
-        if self._function is None and not (
-            self._vector.ndim == 1 and (self._vector >= 0).all() and abs(self._vector.sum() - 1) <= 1e-9
+        self.multiplier: float | None = float(self._vector) if self._vector.ndim == 0 else None
+        if (
+            self._function is None
+            and self.multiplier is None
+            and not (self._vector.ndim == 1 and (self._vector >= 0).all() and abs(self._vector.sum() - 1) <= 1e-9)
         ):
             raise OptionError(f"Fixed({probabilities!r}): give K probabilities >= 0 that sum to 1, or a function")
 
@@ -90,6 +94,8 @@ class Fixed:
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """The same probabilities always, or what the function says."""
+        if self.multiplier is not None:
+            raise PolicyError(f"Fixed({self.multiplier:g}) is an acceptance multiplier; a policy needs K probabilities")
         if self._function is not None:
             return np.asarray(self._function(contexts), dtype=np.float64)
         block = np.tile(self._vector, (contexts.shape[0], 1))

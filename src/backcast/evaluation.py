@@ -1,0 +1,146 @@
+"""The front door: one question, one answer."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import replace
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+
+from backcast.errors import EvaluationError, HorizonNotReached, OptionError
+from backcast.estimate import POLICY_VALUE, Estimate, Interval
+from backcast.evaluators.question import Evaluator, Question
+from backcast.intervals.segments import Segments, student_interval
+from backcast.options import count
+from backcast.policies.protocol import LogPolicy, Policy, is_learning
+
+__all__ = ["evaluate"]
+
+
+def evaluate(
+    log: Any,
+    policy: Any,
+    evaluator: Any = "auto",
+    *,
+    reward_model: Any = None,
+    horizon: int | None = None,
+    interval: Any = None,
+    level: float = 0.95,
+    seed: int = 0,
+    progress: bool | Callable[[int], None] | None = None,
+) -> Estimate:
+    """Say what a policy would have earned on a log.
+
+    Parameters
+    ----------
+    log
+        A :class:`backcast.Log`, or a stream of parts from :func:`backcast.scan_log`.
+    policy
+        Anything with ``probabilities`` (and ``learn``, if it learns); a copy is run, never the object itself.
+    evaluator
+        How: ``DRns(...)``, ``WC()``, ``RS()``, ``Replay()``, ``DM()``, ``IPS()``, ...; "auto" chooses.
+    reward_model
+        What the doubly robust estimators lean on: a model, an honesty wrapper, an array, a number, or None for the
+        default.
+    horizon
+        Rounds T that the policy would run for; None for one pass over the log.
+    interval
+        An interval in place of the evaluator's own, such as ``Segments()`` or ``TheoremTwo()``.
+    level
+        Level of the interval.
+    seed
+        Same seed, same answer.
+    progress
+        True for a progress bar, or a function that is told how many more events are done.
+
+    Examples
+    --------
+    >>> from backcast.evaluators.drns import DRns
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(None, actions=[0, 1, 0, 1], rewards=[1, 0, 1, 0], propensities=[0.5] * 4, reward_range=(0, 1))
+    >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
+    0.5
+    """
+    _check(policy, level, horizon)
+    chosen = _default_evaluator(policy) if isinstance(evaluator, str) and evaluator == "auto" else evaluator
+    if not isinstance(chosen, Evaluator):
+        raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
+    question = Question(
+        log=log,
+        policy=policy,
+        reward_model=reward_model,
+        horizon=horizon,
+        interval=interval,
+        level=level,
+        seed=seed,
+        policy_name=_name(policy),
+    )
+    with _progress(log, progress) as tell:
+        question = replace(question, on_progress=tell)
+        if isinstance(interval, Segments):
+            return _by_segments(chosen, question, interval)
+        return chosen.answer(question)
+
+
+def _name(policy: object) -> str:
+    # the default repr carries a memory address, which says nothing and changes from run to run
+    text = repr(policy)
+    return type(policy).__name__ if " object at 0x" in text else text
+
+
+def _check(policy: Any, level: float, horizon: int | None) -> None:
+    if not isinstance(policy, Policy | LogPolicy):
+        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
+    if not 0 < level < 1:
+        raise OptionError(f"level is {level}; it must lie between 0 and 1")
+    if horizon is not None:
+        count("horizon", horizon)
+
+
+def _default_evaluator(policy: Any) -> Evaluator:
+    from backcast.evaluators.drns import DRns
+    from backcast.evaluators.stationary import DR
+
+    return DRns(q=0.01) if is_learning(policy) else DR()
+
+
+def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
+    """Evaluate disjoint contiguous segments and combine them."""
+    if not question.in_memory:
+        raise EvaluationError("Segments cuts a log in memory; read it with read_log, or choose another interval")
+    edges = np.linspace(0, len(question.log), segments.count + 1).astype(np.int64)
+    if (np.diff(edges) < 1).any():
+        raise EvaluationError(f"{len(question.log)} events cannot be cut into {segments.count} segments; use fewer")
+    whole = evaluator.answer(replace(question, interval=None))
+    parts = []
+    for number, (start, end) in enumerate(pairwise(edges)):
+        own = replace(question, log=question.log[start:end], interval=None, seed=question.seed + 1 + number)
+        try:
+            parts.append(evaluator.answer(own).value)
+        except HorizonNotReached as failure:
+            raise HorizonNotReached(f"segment {number} of {segments.count}: {failure}; or use fewer segments") from None
+    values = np.array(parts)
+    error, low, high = student_interval(values, question.level)
+    described = Interval(low, high, question.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE)
+    return replace(whole, value=float(values.mean()), std_error=error, interval=described, notes=())
+
+
+@contextmanager
+def _progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
+    if callable(progress):
+        yield progress
+        return
+    if not progress:
+        yield lambda events: None
+        return
+    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+    total = len(log) if hasattr(log, "__len__") else log.n_rows
+    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
+    with Progress(*columns, transient=True) as bar:
+        task = bar.add_task("events", total=total)
+        yield lambda events: bar.advance(task, events)

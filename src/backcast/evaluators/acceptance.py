@@ -1,0 +1,128 @@
+"""Acceptance rules: how eagerly events are taken into the simulated history. They are values, given to DRns."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, TypeAlias
+
+import numpy as np
+
+from backcast.arrays import FloatArray
+from backcast.engine.run import Steering
+from backcast.engine.scoring import probabilities_of
+from backcast.errors import OptionError
+from backcast.evaluators.question import Question
+from backcast.log import Log
+from backcast.options import at_least, count, share
+from backcast.policies.stationary import Fixed
+
+__all__ = ["Budget", "Quantile", "Rule", "WorstCase", "largest_multiplier", "smallest_probability", "steer"]
+
+
+@dataclass(frozen=True)
+class Quantile:
+    """Multiplier ``min(c_max, q-quantile of p/pi over the events seen)`` (Dudik et al. 2012, Algorithm 1).
+
+    Examples
+    --------
+    >>> Quantile(0.01)
+    Quantile(q=0.01)
+    """
+
+    q: float = 0.01
+
+    def __post_init__(self) -> None:
+        share("q", self.q)
+
+
+@dataclass(frozen=True)
+class WorstCase:
+    """The smallest probability the logger gave to anything in this log: never a bias, few acceptances."""
+
+
+@dataclass(frozen=True)
+class Budget:
+    """The largest multiplier whose bias mass, on a calibration slice, stays within ``eta / T`` a round.
+
+    Parameters
+    ----------
+    eta
+        Total variation allowed over the whole history: the bias of the average reward is at most eta times the
+        reward range.
+    calibration
+        Events at the head of the log, never accepted, on which the mass is measured.
+    refreshes
+        How often in a trajectory the multiplier is set anew, as the policy changes.
+    """
+
+    eta: float = 0.05
+    calibration: int = 500
+    refreshes: int = 50
+
+    def __post_init__(self) -> None:
+        at_least("eta", self.eta, 0.0, strict=True)
+        count("calibration", self.calibration)
+        count("refreshes", self.refreshes)
+
+
+Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
+
+
+def smallest_probability(question: Question) -> float:
+    """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
+    return min(_smallest(part) for part in question.parts())
+
+
+def _smallest(log: Log) -> float:
+    logging = log.logging_probabilities
+    if logging is None:
+        return float(log.propensities.min())
+    return float(logging[logging > 0].min())
+
+
+def largest_multiplier(weights: FloatArray, budget: float, c_max: float) -> float:
+    """The largest ``c <= c_max`` with ``mean max(0, w - 1/c) <= budget``, solved exactly.
+
+    With the weights in descending order, the mean is ``(w_1 + .. + w_j - j/c) / n`` while ``w_j >= 1/c``.
+
+    >>> largest_multiplier(np.array([4.0, 1.0]), budget=1.0, c_max=1.0)
+    0.5
+
+    By hand: at c = 1/2 only the first weight exceeds 2, by 2, and the mean of (2, 0) is the budget.
+    """
+    ordered = np.sort(weights)[::-1]
+    n = ordered.size
+    if np.maximum(0.0, ordered - 1.0 / c_max).sum() <= budget * n:
+        return c_max
+    sums = np.cumsum(ordered)
+    # level j: the level 1/c at which exactly the j largest weights together exceed it by the budget
+    levels = (sums - budget * n) / np.arange(1, n + 1)
+    below = np.append(ordered[1:], 0.0)
+    fits = (levels <= ordered) & (levels >= below)
+    return float(min(c_max, 1.0 / levels[np.argmax(fits)]))
+
+
+def steer(rule: Rule, question: Question, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
+    """Turn a rule into what the engine does."""
+    if isinstance(rule, Quantile):
+        return Steering(c_max=c_max, q=rule.q, carry=carry, warm_up=warm_up)
+    if isinstance(rule, WorstCase):
+        return Steering(c_max=min(c_max, smallest_probability(question)))
+    if isinstance(rule, Budget):
+        return _budget_steering(rule, question, c_max, warm_up)
+    multiplier = rule.multiplier if isinstance(rule, Fixed) else rule
+    if multiplier is None or not 0 < multiplier <= 1:
+        raise OptionError(f"a fixed multiplier is {multiplier}; it must lie in (0, 1]")
+    return Steering(c_max=min(c_max, float(multiplier)))
+
+
+def _budget_steering(rule: Budget, question: Question, c_max: float, calibration: Log | None) -> Steering:
+    if question.horizon is None or calibration is None:
+        raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
+    horizon, slice_ = question.horizon, calibration
+
+    def calibrate(policy: Any) -> float:
+        own = probabilities_of(policy, slice_)[np.arange(len(slice_)), slice_.actions]
+        return largest_multiplier(own / slice_.propensities, rule.eta / horizon, c_max)
+
+    return Steering(c_max=c_max, calibrate=calibrate, refresh=max(1, horizon // rule.refreshes))

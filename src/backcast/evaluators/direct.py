@@ -1,0 +1,97 @@
+"""The direct method: believe the reward model."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from itertools import pairwise
+
+import numpy as np
+
+from backcast.arrays import FloatArray
+from backcast.diagnostics import ModelDiagnostics
+from backcast.engine.live import RewardLaw, run_forward
+from backcast.engine.scoring import fresh_copy, probabilities_of
+from backcast.errors import HorizonNotReached
+from backcast.estimate import Estimate, LearningCurve
+from backcast.evaluators.predictions import predicted_parts
+from backcast.evaluators.question import Question, Streams
+from backcast.log import Log
+from backcast.policies.protocol import is_learning
+
+__all__ = ["DM"]
+
+BLOCK = 1 << 14
+NOTE = "The direct method's error is the bias of its reward model, which no interval from the same log can show."
+
+
+@dataclass(frozen=True)
+class DM:
+    """The direct method: a fixed policy's expected predicted reward; a learning policy is simulated on the model.
+
+    For a fixed policy the value is ``mean_k sum_a pi(a|x_k) rhat(x_k, a)``, an exact expectation. A learning policy
+    runs forward over the log's contexts with rewards drawn from the model, T rounds a trajectory.
+
+    Examples
+    --------
+    >>> DM().name
+    'DM'
+    """
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return "DM"
+
+    def answer(self, question: Question) -> Estimate:
+        """Estimate by the model alone."""
+        streams = Streams.of(question.seed)
+        parts = predicted_parts(question, streams)
+        if is_learning(question.policy):
+            rounds = np.concatenate([_simulated(question, log, predicted, streams) for log, predicted in parts])
+        else:
+            rounds = np.concatenate([_expected(question, log, predicted, streams) for log, predicted in parts])[None]
+        return Estimate(
+            value=float(rounds.mean()),
+            std_error=math.nan,
+            interval=None,
+            diagnostics=ModelDiagnostics(events=rounds.size, rounds=rounds.shape[1], trajectories=rounds.shape[0]),
+            policy=question.policy_name,
+            evaluator=self.name,
+            curve=_curve(rounds) if is_learning(question.policy) else None,
+            horizon=question.horizon,
+            notes=(NOTE,),
+            settings={"seed": question.seed},
+        )
+
+
+def _expected(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:
+    policy = fresh_copy(question.policy, log, streams.policy)
+    means = np.broadcast_to(predicted, (len(log), log.n_actions))
+    blocks = [slice(start, start + BLOCK) for start in range(0, len(log), BLOCK)]
+    return np.concatenate([(probabilities_of(policy, log[block]) * means[block]).sum(axis=1) for block in blocks])
+
+
+def _simulated(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:
+    """Expected reward by trajectory and round, trajectories on disjoint stretches of the log."""
+    horizon = question.horizon or len(log)
+    if len(log) < horizon:
+        raise HorizonNotReached(f"the horizon is {horizon} and the log has {len(log)} events; ask for a shorter one")
+    means = np.array(np.broadcast_to(predicted, (len(log), log.n_actions)))
+    law = _reward_law(log, means)
+    starts = range(0, len(log) - horizon + 1, horizon)
+    stretches = [slice(start, start + horizon) for start in starts]
+    return np.array([run_forward(question.policy, log[s], means[s], law, streams.policy) for s in stretches])
+
+
+def _reward_law(log: Log, means: FloatArray) -> RewardLaw:
+    low, high = float(log.rewards.min()), float(log.rewards.max())
+    if np.isin(log.rewards, (low, high)).all() and low < high:
+        return RewardLaw(low, high, np.zeros(0))
+    return RewardLaw(low, high, log.rewards - means[np.arange(len(log)), log.actions])
+
+
+def _curve(rounds: FloatArray) -> LearningCurve:
+    ends = np.unique(np.linspace(0, rounds.shape[1], min(rounds.shape[1], 50) + 1).astype(np.int64))
+    value = np.array([rounds[:, a:b].mean() for a, b in pairwise(ends)])
+    return LearningCurve(ends[1:], value, value, value)

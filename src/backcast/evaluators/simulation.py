@@ -1,0 +1,141 @@
+"""Evaluators that accept events into simulated histories share this: the run, its facts, its curve."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from backcast.arrays import FloatArray
+from backcast.diagnostics import ReplayDiagnostics
+from backcast.engine.events import Curve
+from backcast.engine.run import Run, Steering
+from backcast.engine.trajectory import Trajectory
+from backcast.errors import EvaluationError, HorizonNotReached
+from backcast.estimate import LearningCurve
+from backcast.evaluators.predictions import predicted_parts
+from backcast.evaluators.question import Question, Streams
+from backcast.log import Log
+
+__all__ = ["Simulation", "curve_of", "diagnose", "head_of", "simulate"]
+
+SHOWN_POINTS = 50
+
+
+@dataclass(frozen=True)
+class Simulation:
+    """What a run left: its trajectories, sums by round, and the log it ran on (None for a stream)."""
+
+    trajectories: list[Trajectory]
+    curve: Curve
+    log: Log | None
+    reward_range: tuple[float, float]
+    smallest_propensity: float
+    c_max: float
+
+    @property
+    def complete(self) -> list[Trajectory]:
+        """The histories that reached the horizon (all of them where there was none)."""
+        return [trajectory for trajectory in self.trajectories if trajectory.complete]
+
+    def values(self, read: Callable[[Trajectory], float]) -> FloatArray:
+        """One figure a complete history."""
+        return np.array([read(trajectory) for trajectory in self.complete])
+
+
+def head_of(log: Any, rows: int) -> tuple[Log | None, Any]:
+    """The first ``rows`` events of a log in memory, and the rest."""
+    if rows == 0:
+        return None, log
+    if not isinstance(log, Log):
+        raise EvaluationError("warm-up and calibration need the log in memory; read it with read_log")
+    if rows >= len(log):
+        raise EvaluationError(f"{rows} events are asked for warm-up or calibration; the log has only {len(log)}")
+    return log[:rows], log[rows:]
+
+
+def simulate(question: Question, steering: Steering) -> Simulation:
+    """Run the policy through the log, part by part."""
+    streams = Streams.of(question.seed)
+    run: Run | None = None
+    whole: Log | None = None
+    smallest = 1.0
+    for part, predicted in predicted_parts(question, streams):
+        if run is None:
+            run = _new_run(question, steering, part, streams)
+            whole = part if question.in_memory else None
+        smallest = min(smallest, float(part.propensities.min()))
+        run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
+    if run is None:
+        raise EvaluationError("the stream gave no events")
+    found = Simulation(run.close(), run.curve, whole, run.reward_range, smallest, steering.c_max)
+    if not found.complete:
+        _report_failure(question, found)
+    return found
+
+
+def _new_run(question: Question, steering: Steering, part: Log, streams: Streams) -> Run:
+    length = len(part) if question.in_memory else question.log.n_rows
+    return Run(
+        question.policy,
+        steering,
+        part.reward_bounds,
+        streams.policy,
+        horizon=question.horizon,
+        length=length,
+        keep_order=question.in_memory,
+    )
+
+
+def _report_failure(question: Question, found: Simulation) -> None:
+    last = found.trajectories[-1]
+    events = int(last.sums["events"])
+    raise HorizonNotReached(
+        f"no trajectory of {question.horizon} rounds could be built: {events:,} events gave {last.accepted} "
+        f"acceptances ({last.accepted / events:.2%}). Ask for a shorter horizon, accept more (a larger q, Budget), "
+        "use ClockReplay, or give a longer log"
+    )
+
+
+def diagnose(question: Question, found: Simulation) -> ReplayDiagnostics:
+    """The facts of a run, over all its trajectories."""
+    total = {name: sum(float(t.sums[name]) for t in found.trajectories) for name in _SUMMED}
+    events = int(total["events"])
+    rounds = question.horizon or found.trajectories[0].accepted
+    mass = total["excess"] / total["weight"]
+    per_round = found.values(lambda trajectory: trajectory.value_per_round)
+    return ReplayDiagnostics(
+        events=events,
+        accepted=int(total["accepted"]),
+        acceptance_rate=total["accepted"] / events,
+        trajectories_complete=len(found.complete),
+        trajectories_failed=len(found.trajectories) - len(found.complete),
+        effective_sample_size=total["ratio"] ** 2 / total["ratio_squared"] if total["ratio_squared"] else 0.0,
+        mean_weight=total["ratio"] / events,
+        largest_weight=max(float(t.sums["largest_ratio"]) for t in found.trajectories),
+        bias_mass=mass,
+        cut_share=total["cut"] / events,
+        bias_certificate=float(found.values(lambda trajectory: float(trajectory.sums["certificate"])).mean()),
+        theorem_1=(rounds + 1) / 2 * mass / (1 - mass) if mass < 1 else float("inf"),
+        value_per_round=float(per_round.mean()),
+        propensities_estimated=bool(getattr(question.log, "propensities_estimated", False)),
+    )
+
+
+_SUMMED = ("events", "accepted", "excess", "weight", "cut", "ratio", "ratio_squared")
+
+
+def curve_of(curve: Curve, level: float) -> LearningCurve:
+    """Sums by round as a curve of at most fifty points, with a pointwise normal band."""
+    used = int(np.flatnonzero(curve.sums[:, 1])[-1]) + 1
+    group = -(-used // SHOWN_POINTS)
+    starts = np.arange(0, used, group)
+    reward, weight, squares, cross, weights_squared = np.add.reduceat(curve.sums[:used], starts, axis=0).T
+    value = reward / weight
+    spread = np.sqrt(np.maximum(squares - 2 * value * cross + value**2 * weights_squared, 0.0)) / weight
+    reach = stats.norm.ppf((1 + level) / 2) * spread
+    rounds = np.minimum(starts + group, used) * int(curve.width[0])
+    return LearningCurve(rounds, value, value - reach, value + reach)
