@@ -10,7 +10,6 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.dataset
-import pyarrow.feather
 import pyarrow.parquet
 import pytest
 
@@ -42,8 +41,6 @@ def write(data: pa.Table, path: Path) -> Path:
         pa.csv.write_csv(data, path.with_name(name), options)
     elif name.endswith((".ndjson", ".jsonl", ".json")):
         path.with_name(name).write_text("".join(json.dumps(row) + "\n" for row in data.to_pylist()))
-    elif name.endswith(".arrow"):
-        pa.feather.write_feather(data, path)
     else:
         pa.parquet.write_table(data, path, row_group_size=4)
     if path.suffix == ".gz":
@@ -69,7 +66,7 @@ def message_of(*args: Any, **options: Any) -> str:
 # Every kind of file
 
 NAMES = ["log.parquet", "log.pq", "log.csv", "log.csv.gz", "log.tsv", "log.ndjson", "log.jsonl", "log.json",
-         "log.ndjson.gz", "log.arrow"]  # fmt: skip
+         "log.ndjson.gz"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -205,7 +202,7 @@ def test_kinds_that_are_unknown_or_mixed(tmp_path: Path) -> None:
         read_log(tmp_path, format="xml", **PARTS)
 
 
-@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson", "log.arrow", "log.csv.gz"])
+@pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson", "log.csv.gz"])
 @pytest.mark.parametrize("content", [b"", b"\x00\xff\xfe garbage \x9f" * 9, b'{"a": 1,\n\n]'])
 def test_files_that_cannot_be_read(tmp_path: Path, name: str, content: bytes) -> None:
     (tmp_path / name).write_bytes(content)

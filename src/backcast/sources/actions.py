@@ -14,7 +14,7 @@ import pyarrow.types as kinds
 
 from backcast.arrays import BoolArray, IntArray
 from backcast.door import RowError, action_codes, not_a_label
-from backcast.sources.encode import distinct, list_rows
+from backcast.sources.encode import distinct, list_rows, values_of
 from backcast.sources.layout import Layout
 
 __all__ = ["ActionCoder", "known_labels", "labels_among"]
@@ -46,7 +46,7 @@ def labels_among(columns: Iterable[pa.Array], declared: int | None) -> tuple[Any
     """
     seen: set[Any] = set()
     for column in columns:
-        seen.update(pc.unique(column).to_pylist())
+        seen.update(values_of(pc.unique(column)))
     # A missing action is reported with its row, when the rows are read.
     labels = [label for label in seen if label is not None and label == label]
     return action_codes(labels, declared, None)[1] if labels else ()

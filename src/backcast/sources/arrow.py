@@ -1,4 +1,4 @@
-"""Frames and files of tables to logs: Parquet, CSV, NDJSON, Arrow, and any frame that speaks Arrow."""
+"""Frames and files of tables to logs: Parquet, CSV, NDJSON, and any frame that speaks Arrow."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def read_log(
     format: str | None = None,  # noqa: A002
     **options: Any,
 ) -> Log:
-    r"""Read a log from Parquet, CSV, NDJSON or Arrow files.
+    r"""Read a log from Parquet, CSV or NDJSON files.
 
     Only the columns named are read. Numbers and booleans become features as they are; a text column becomes
     ``hash_size`` features by hashing (see :mod:`backcast.sources.encode`). Many hashed features give a sparse matrix.
@@ -44,7 +44,7 @@ def read_log(
     action, reward, propensity
         Names of these columns.
     format
-        ``"parquet"``, ``"csv"``, ``"tsv"``, ``"ndjson"`` or ``"arrow"``, where the files' endings do not say.
+        ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``, where the files' endings do not say.
     **options
         ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
         ``hash_size``: see :class:`Columns`.

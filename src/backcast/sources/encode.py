@@ -18,9 +18,20 @@ import pyarrow.types as kinds
 
 from backcast.arrays import FloatArray, IntArray
 from backcast.door import RowError
+from backcast.errors import LogError
 from backcast.sources.layout import Feature, Layout
 
-__all__ = ["bucket_of", "buckets", "distinct", "fill_dense", "fill_sparse", "list_rows", "numbers", "plain"]
+__all__ = [
+    "bucket_of",
+    "buckets",
+    "distinct",
+    "fill_dense",
+    "fill_sparse",
+    "list_rows",
+    "numbers",
+    "plain",
+    "values_of",
+]
 
 STRIP = 4096  # rows filled at a time, so that the lines of the target stay in the cache: three times faster
 
@@ -48,8 +59,16 @@ def _decoded(column: pa.Array) -> pa.Array:
     return column.dictionary_decode() if kinds.is_dictionary(column.type) else column
 
 
+def values_of(column: pa.Array) -> list[Any]:
+    """A column as Python values; files may hold text that is not text."""
+    try:
+        return list(column.to_pylist())
+    except UnicodeDecodeError as problem:
+        raise LogError(f"a text column holds {problem.object!r}, which is not UTF-8; write it anew") from None
+
+
 def _first_word(column: pa.Array) -> tuple[int, Any]:
-    for row, value in enumerate(column.to_pylist()):
+    for row, value in enumerate(values_of(column)):
         try:
             float(value)
         except (TypeError, ValueError):
@@ -74,7 +93,7 @@ def distinct(column: pa.Array) -> tuple[list[Any], IntArray]:
     coded = column
     if not kinds.is_dictionary(column.type) or len(column.dictionary) > len(column):
         coded = _decoded(column).dictionary_encode()
-    values = [*coded.dictionary.to_pylist(), None]
+    values = [*values_of(coded.dictionary), None]
     positions = coded.indices.cast(pa.int64()).fill_null(len(values) - 1)
     return values, np.asarray(positions.to_numpy(zero_copy_only=False))
 

@@ -29,7 +29,6 @@ EXTENSIONS = {
     "csv": (".csv",),
     "tsv": (".tsv",),
     "ndjson": (".ndjson", ".jsonl", ".json"),
-    "arrow": (".arrow", ".feather", ".ipc"),
 }
 SQUEEZED = {".gz", ".bz2", ".zst", ".lz4"}
 TEXT_REMEDY = (
@@ -41,7 +40,6 @@ REMEDIES = {
     "csv": TEXT_REMEDY,
     "tsv": TEXT_REMEDY,
     "ndjson": "It must hold one JSON object a line, with one type in a field",
-    "arrow": "Is it complete, and an Arrow IPC file?",
 }
 READ_VALUES = 2**21  # values read at a time: 16 MB of numbers
 READ_ROWS = 2**16
@@ -232,7 +230,7 @@ def reading(path: str, file_format: str) -> Iterator[None]:
 def _brief(problem: BaseException) -> str:
     lines = str(problem).strip().splitlines() or [type(problem).__name__]
     # Arrow wraps the cause in where it happened, which our message says already.
-    return lines[0].rpartition("Invalid: ")[2][:300]
+    return lines[0].rpartition("Invalid: ")[2].rpartition("file?: ")[2][:300]
 
 
 @dataclass(frozen=True)
@@ -264,14 +262,14 @@ def open_files(files: Files) -> Opened:
 def _dataset_format(file_format: str) -> Any:
     if file_format == "tsv":
         return pyarrow.dataset.CsvFileFormat(parse_options=pyarrow.csv.ParseOptions(delimiter="\t"))
-    return {"ndjson": "json", "arrow": "ipc"}.get(file_format, file_format)
+    return "json" if file_format == "ndjson" else file_format
 
 
 def _schema_of(fragment: Any, file_format: str, dataset: pa.Schema) -> pa.Schema:
     with reading(fragment.path, file_format):
         own = fragment.physical_schema
-        added = [dataset.field(name) for name in _folders(fragment) if name not in own.names]
-        return pa.schema([*own, *added])
+        names = own.names  # fails here, not later, where a name is not UTF-8
+        return pa.schema([*own, *(dataset.field(name) for name in _folders(fragment) if name not in names)])
 
 
 def _folders(fragment: Any) -> dict[str, Any]:
