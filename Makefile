@@ -2,7 +2,7 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := $(BIN)/python -m pip --disable-pip-version-check install -qq
+PIP := -m pip --disable-pip-version-check install -qq
 # Tests share the cores among themselves; numerical libraries take one each.
 WORKERS ?= 2
 
@@ -10,9 +10,10 @@ WORKERS ?= 2
 RUNTIME := $(VENV)/.runtime
 DEVELOP := $(VENV)/.develop
 DOCS := $(VENV)/.docs
+PEERS := .bench-venv/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs clean
+.PHONY: help setup demo test lint docs bench bench-speed clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -35,8 +36,13 @@ docs: $(DOCS) ## build the manual into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The manual is in site/index.html."
 
+bench: bench-speed ## run every benchmark
+
+bench-speed: $(PEERS) ## events a second, beside other systems (SPEED=--quick for a small trial)
+	.bench-venv/bin/python -m bench.speed.run $(SPEED)
+
 clean: ## remove what the targets above made
-	rm -rf $(VENV) site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench-venv site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -47,15 +53,25 @@ $(BIN)/python:
 
 $(RUNTIME): pyproject.toml | $(BIN)/python
 	@echo "Installing backcast and what it runs on (a minute or two, once) ..."
-	@$(PIP) -e .
+	@$(BIN)/python $(PIP) -e .
 	@touch $@
 
 $(DEVELOP): pyproject.toml | $(BIN)/python
 	@echo "Installing backcast with its test and lint tools (a minute or two, once) ..."
-	@$(PIP) -e '.[test,lint]'
+	@$(BIN)/python $(PIP) -e '.[test,lint]'
 	@touch $(RUNTIME) $@
 
 $(DOCS): pyproject.toml | $(BIN)/python
 	@echo "Installing the documentation tools (once) ..."
-	@$(PIP) -e '.[docs]'
+	@$(BIN)/python $(PIP) -e '.[docs]'
 	@touch $(RUNTIME) $@
+
+# A peer that does not install here (no wheel, no compiler) is left out of the table, which says so.
+$(PEERS): pyproject.toml bench/speed/peers.txt
+	@echo "Making .bench-venv with backcast and the systems it is compared with (some minutes, once) ..."
+	@$(PYTHON) -m venv .bench-venv
+	@.bench-venv/bin/python $(PIP) -e .
+	@while read -r peer; do \
+		.bench-venv/bin/python $(PIP) "$$peer" || echo "$$peer could not be installed; it is left out."; \
+	done < bench/speed/peers.txt
+	@touch $@

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ["setup", "demo", "test", "lint", "docs", "clean"]
+TARGETS = ["setup", "demo", "test", "lint", "docs", "bench", "bench-speed", "clean"]
 
 LEAKS = {
     "a developer's home": re.compile(r"(?:/(?:home|Users|root)/|[A-Z]:\\Users\\)\w"),

@@ -1,0 +1,32 @@
+"""A policy as a user would write it: NumPy only, nothing compiled, nothing known of the engine."""
+
+from __future__ import annotations
+
+import numpy as np
+
+from backcast.arrays import BoolArray, FloatArray, IntArray
+
+
+class NumpyGreedy:
+    """Epsilon-greedy on one ridge regression per action, learning from every accepted event."""
+
+    batch_size = 1
+
+    def __init__(self, n_actions: int, n_features: int, epsilon: float = 0.1) -> None:
+        self.epsilon = epsilon
+        self.theta = np.zeros((n_actions, n_features))
+        self.inverse = np.repeat(np.eye(n_features)[None], n_actions, axis=0)
+
+    def probabilities(self, contexts: FloatArray, available: BoolArray | None = None) -> FloatArray:
+        scores = contexts @ self.theta.T
+        out = np.full(scores.shape, self.epsilon / scores.shape[1])
+        out[np.arange(len(out)), scores.argmax(axis=1)] += 1 - self.epsilon
+        return out
+
+    def learn(self, contexts: FloatArray, actions: IntArray, rewards: FloatArray, probabilities: FloatArray) -> None:
+        for x, a, r in zip(contexts, actions, rewards, strict=True):
+            inverse = self.inverse[a]
+            gain = inverse @ x
+            gain /= 1 + x @ gain
+            self.theta[a] += gain * (r - self.theta[a] @ x)
+            inverse -= np.outer(gain, inverse @ x)

@@ -1,0 +1,58 @@
+"""How time grows: with the log's length, the number of actions and of features, and the acceptance rate."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from bench.speed.cases import Case, run
+from bench.speed.ours import ACCEPTANCES
+from bench.speed.timing import Timing
+
+LENGTHS = [10**4, 10**5, 10**6, 10**7]
+ACTIONS = [2, 5, 10, 20, 50, 100, 200]
+FEATURES = [2, 5, 10, 20, 50, 100, 200]
+REPEAT = 3
+
+
+@dataclass(frozen=True)
+class Point:
+    """One measurement of a sweep: where it stands on the sweep's axis, and what was timed there."""
+
+    sweep: str
+    policy: str
+    at: float
+    timing: Timing
+
+
+def cases(scale: float) -> list[tuple[str, float, Case]]:
+    """Every sweep's name, place and case; LinUCB keeps to sizes whose ``K d^2`` work ends in time."""
+    size = int(200_000 * scale)
+
+    def case(runner: str, n: int, k: int, d: int) -> Case:
+        return Case("ours", runner, n, (n, k, d), REPEAT)
+
+    lengths = [int(n * scale) for n in LENGTHS]
+    greedy = "epsilon-greedy"
+    return [
+        *[("events", n, case(runner, n, 10, 20)) for n in lengths for runner in (greedy, "linucb")],
+        *[("actions", k, case(greedy, size, k, 20)) for k in ACTIONS],
+        *[("actions", k, case("linucb", size, k, 20)) for k in ACTIONS if k <= 50],
+        *[("features", d, case(greedy, size, 10, d)) for d in FEATURES],
+        *[("features", d, case("linucb", size, 10, d)) for d in FEATURES if d <= 50],
+        *[("multiplier", c, case(f"accept-{c:g}", size, 10, 20)) for c in ACCEPTANCES],
+        *[("quantile", n, Case("limit", "quantile", n, (n, 10, 20), REPEAT)) for n in lengths],
+    ]
+
+
+def measure(scale: float, tell: Callable[[str], None]) -> list[Point]:
+    points = []
+    for sweep, at, case in cases(scale):
+        timing = run(case)
+        tell(f"{sweep} {at:g}, {timing.work}: {timing.seconds:.3f} s")
+        points.append(Point(sweep, timing.work, at, timing))
+    return points
+
+
+def acceptance_rate(point: Point) -> float:
+    return (point.timing.accepted or 0) / point.timing.events
