@@ -124,11 +124,13 @@ def scatter_about(matrix: FloatArray, mean: FloatArray) -> FloatArray:
     """
     rows = matrix.shape[0]
     scatter = np.zeros((rows, rows))
+    centred = np.empty(rows)
+    for k in range(matrix.shape[1]):
+        for i in range(rows):
+            centred[i] = matrix[i, k] - mean[i]
+            for j in range(i + 1):
+                scatter[i, j] += centred[i] * centred[j]
     for i in range(rows):
-        for j in range(i + 1):
-            total = 0.0
-            for k in range(matrix.shape[1]):
-                total += (matrix[i, k] - mean[i]) * (matrix[j, k] - mean[j])
-            scatter[i, j] = total
-            scatter[j, i] = total
+        for j in range(i):
+            scatter[j, i] = scatter[i, j]
     return scatter

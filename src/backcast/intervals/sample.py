@@ -33,8 +33,10 @@ class Sample:
         Name of the evaluator, for messages.
     reward_range
         The declared bounds of the reward, None where nobody declared any.
-    unshaped
-        Whether the weights are the ratios pi/p themselves, which average 1.
+    base_range, residual_range
+        Known bounds of base and residual, None where no reward range is declared.
+    weights_average_one
+        Whether the weights are the ratios pi/p themselves, whose expectation is 1.
     estimand
         What the estimate is about.
     largest
@@ -48,7 +50,9 @@ class Sample:
     columns: Callable[[], Iterator[Columns]] = lambda: iter(())
     evaluator: str = "IPS"
     reward_range: tuple[float, float] | None = None
-    unshaped: bool = True
+    base_range: tuple[float, float] | None = None
+    residual_range: tuple[float, float] | None = None
+    weights_average_one: bool = True
     estimand: str = FIXED_VALUE
     largest: Callable[[float], float] = float
     seed: int = 0

@@ -19,8 +19,9 @@ from backcast.intervals.moments import RATIO, Columns, Moments
 from backcast.intervals.normal import Normal
 from backcast.intervals.sample import FIXED_VALUE, IntervalMethod, Sample
 
-__all__ = ["Method", "answer_by", "estimate_from", "plain"]
+__all__ = ["SHAPED_VALUE", "Method", "answer_by", "estimate_from", "moments_of", "plain"]
 
+SHAPED_VALUE = "V(pi), less the bias that shaped weights bring"
 FEW = 30  # effective events below which an interval is hardly to be believed
 FAR = 5.0  # standard errors of the mean weight from 1; chance has odds of 6e-7
 
@@ -40,6 +41,8 @@ class Method:
         As reported.
     model
         Whether a reward model gives base and residual.
+    blended
+        Whether the model answers only for what the weights leave over.
     shape
         From ratios to weights.
     form
@@ -48,20 +51,31 @@ class Method:
         The default interval.
     largest
         Bound on the weight, given one on the ratio.
-    estimand
-        What the estimate is about.
     settings
         Options, for the record.
     """
 
     name: str
     model: bool = False
+    blended: bool = False
     shape: Shape = unshaped
     form: Callable[[Moments], Form] = plain
     interval: IntervalMethod = field(default_factory=Normal)
     largest: Callable[[float], float] = float
-    estimand: str = FIXED_VALUE
-    settings: dict[str, Any] | None = None
+    settings: dict[str, Any] = field(default_factory=dict)
+
+    @property
+    def estimand(self) -> str:
+        """What the estimate is about."""
+        return FIXED_VALUE if self.shape is unshaped else SHAPED_VALUE
+
+    def ranges(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
+        """Known bounds of base and residual, given those of the reward."""
+        if self.blended:
+            return (min(0.0, low), max(0.0, high)), (low, high)
+        if self.model:
+            return (low, high), (low - high, high - low)
+        return (0.0, 0.0), (low, high)
 
 
 def answer_by(method: Method, question: Question) -> Estimate:
@@ -70,38 +84,46 @@ def answer_by(method: Method, question: Question) -> Estimate:
     return estimate_from(method, question, weigh(question, model=method.model))
 
 
-def estimate_from(method: Method, question: Question, events: WeighedLog) -> Estimate:
-    """The estimate of weighed events."""
+def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
+    """The moments under several shapes of the weights, in one pass."""
+    sums = [Moments.none() for _ in shapes]
+    for block in events:
+        sums = [total + Moments.of(block.columns(shape)) for total, shape in zip(sums, shapes, strict=True)]
+    return sums
+
+
+def estimate_from(method: Method, question: Question, events: WeighedLog, moments: Moments | None = None) -> Estimate:
+    """The estimate of weighed events, whose moments may be known already."""
 
     def columns() -> Iterator[Columns]:
         return (block.columns(method.shape) for block in events)
 
-    moments = sum(map(Moments.of, columns()), start=Moments.none())
-    _require_overlap(method.name, question, moments)
+    if moments is None:
+        (moments,) = moments_of(events, [method.shape])
+    _require_overlap(method.name, moments)
+    ranges = (None, None) if events.reward_range is None else method.ranges(*events.reward_range)
     sample = Sample(
         moments,
         method.form(moments),
         columns,
         evaluator=method.name,
         reward_range=events.reward_range,
-        unshaped=method.shape is unshaped,
+        base_range=ranges[0],
+        residual_range=ranges[1],
+        weights_average_one=method.shape is unshaped and not method.blended,
         estimand=method.estimand,
         largest=method.largest,
         seed=question.seed,
     )
-    return _estimate(method, question, sample, events)
-
-
-def _estimate(method: Method, question: Question, sample: Sample, events: WeighedLog) -> Estimate:
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
         interval=_interval(question.interval or method.interval, sample, question.level),
-        diagnostics=_diagnostics(sample.moments, events.propensities_estimated),
+        diagnostics=_diagnostics(moments, events.propensities_estimated),
         policy=question.policy_name or name_of(question.policy),
         evaluator=method.name,
-        notes=(*events.notes, *_notes(sample.moments)),
-        settings={"evaluator": method.name, **(method.settings or {}), "level": question.level, "seed": question.seed},
+        notes=(*events.notes, *_notes(moments)),
+        settings={"evaluator": method.name, **method.settings, "level": question.level, "seed": question.seed},
     )
 
 
@@ -113,7 +135,7 @@ def _interval(chosen: Any, sample: Sample, level: float) -> Interval | None:
     return chosen.interval(sample, level) if sample.moments.n > 1 else None
 
 
-def _require_overlap(name: str, question: Question, moments: Moments) -> None:
+def _require_overlap(name: str, moments: Moments) -> None:
     if moments.high[RATIO] == 0.0:
         raise EvaluationError(
             f"{name}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "

@@ -1,4 +1,4 @@
-"""Parts of the log with honest predictions: cross-fitted in memory, fitted on the head of a stream."""
+"""Who predicts which events: models that never saw them, cross-fitted in memory, fitted on the head of a stream."""
 
 from __future__ import annotations
 
@@ -6,68 +6,120 @@ import copy
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from itertools import islice
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from backcast.arrays import FloatArray
+from backcast.arrays import FloatArray, IntArray
 from backcast.engine.scoring import joined_contexts
 from backcast.errors import EvaluationError
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
-from backcast.reward_models.honesty import Fitted, Given, HonestModel, make_honest
+from backcast.reward_models.folds import fold_numbers
+from backcast.reward_models.honesty import CrossFit, Fitted, Given, HonestModel, make_honest
 
-__all__ = ["HEAD", "Predicted", "PredictedParts", "predicted_parts"]
+__all__ = ["HEAD", "Predictor", "Stage", "StagedLog", "joined_log", "staged"]
 
 HEAD = 100_000  # events at the head of a stream that train its reward model
 
 
-class Predicted(NamedTuple):
-    """Events with the predicted reward of every action, None where no model is asked."""
+class Predictor(Protocol):
+    """Predicted rewards of all actions for a block of a stage's events, shape ``(m, K)``."""
+
+    def __call__(self, block: Log, places: IntArray) -> FloatArray:
+        """``places`` are the block's positions within the stage."""
+        ...
+
+
+class Stage(NamedTuple):
+    """Events of one part of the log that one model predicts.
+
+    ``places`` says where in the part they stand (None: they are all of it, in order); ``model`` is a fitted reward
+    model where there is one, and ``predict`` asks it or looks its answers up; both are None where nobody predicts.
+    ``level`` is the answer where it is one number for all.
+    """
 
     log: Log
-    predicted: FloatArray | None
+    places: IntArray | None = None
+    predict: Predictor | None = None
+    model: Any = None
+    level: float | None = None
+
+    def table(self, block: Log, places: IntArray) -> FloatArray:
+        """Predicted reward of all actions at a block of the stage's events, shape ``(m, K)``."""
+        if self.predict is not None:
+            return self.predict(block, places)
+        return np.full((len(block), block.n_actions), 0.0 if self.level is None else self.level)
 
 
 @dataclass(frozen=True)
-class PredictedParts:
-    """Predicted parts of a log, as often as wanted, and what a reader must know of them."""
+class StagedLog:
+    """Parts of a log, each as its stages, as often as wanted; and what a reader must know of them."""
 
-    parts: Callable[[], Iterator[Predicted]]
+    parts: Callable[[], Iterator[list[Stage]]]
     notes: tuple[str, ...] = ()
 
-    def __iter__(self) -> Iterator[Predicted]:
-        return self.parts()
 
-
-def predicted_parts(question: Question, *, model: bool) -> PredictedParts:
-    """The question's log with predictions that owe nothing to the events they are for.
+def staged(question: Question, *, model: bool) -> StagedLog:
+    """The question's log with predictors that owe nothing to the events they predict.
 
     In memory the reward model is kept honest as asked, cross-fitted by default. Of a stream the first ``HEAD``
     events train the model and are not evaluated, unless it comes fitted; a stream shorter than that is read whole.
     """
     if not model:
-        return PredictedParts(lambda: (Predicted(part, None) for part in question.parts()))
+        return StagedLog(lambda: ([Stage(part)] for part in question.parts()))
     honest = make_honest(question.reward_model)
     if question.in_memory:
         return _in_memory(honest, question.log, question.seed)
     if isinstance(honest, Fitted | Given):
-        return PredictedParts(lambda: (_predicted(honest, part) for part in question.parts()))
+        return StagedLog(lambda: ([_ready(honest, part)] for part in question.parts()))
     return _after_head(honest, question)
 
 
-def _in_memory(honest: HonestModel, log: Log, seed: int) -> PredictedParts:
-    left, predicted = honest.predictions(log, Streams.of(seed).folds)
-    return PredictedParts(lambda: iter((Predicted(left, predicted),)))
+def _in_memory(honest: HonestModel, log: Log, seed: int) -> StagedLog:
+    rng = Streams.of(seed).folds
+    if isinstance(honest, Fitted | Given):
+        stages = [_ready(honest, log)]
+    elif isinstance(honest, CrossFit) and len(log) > 1:
+        stages = list(_cross_fitted(honest, log, rng))
+    else:
+        left, predicted = honest.predictions(log, rng)
+        stages = [_looked_up(left, predicted)]
+    return StagedLog(lambda: iter((stages,)))
 
 
-def _predicted(honest: Fitted | Given, part: Log) -> Predicted:
-    if isinstance(honest, Given) and np.ndim(honest.predicted) == 2:
-        honest = Given(np.asarray(honest.predicted)[part.rows])
-    return Predicted(part, honest.predictions(part, np.random.default_rng(0)).predicted)
+def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[Stage]:
+    """Stages of ``CrossFit``: the very models of its ``predictions``, but no table of events times actions."""
+    fold = fold_numbers(len(log), min(honest.folds, len(log)), rng)
+    for number in range(int(fold.max()) + 1):
+        held = np.flatnonzero(fold == number)
+        model = copy.deepcopy(honest.model).fit(log[fold != number])
+        yield _asked(model, log[held], held)
 
 
-def _after_head(honest: Any, question: Question) -> PredictedParts:
+def _ready(honest: Fitted | Given, part: Log) -> Stage:
+    if isinstance(honest, Fitted):
+        return _asked(honest.model, part)
+    if np.ndim(honest.predicted) == 0:
+        return Stage(part, level=float(np.asarray(honest.predicted)))
+    table = np.asarray(honest.predicted, dtype=np.float64)
+    # by row number, so that a table made for the whole stream serves each of its parts
+    own = table[part.rows] if len(table) != len(part) and part.rows.max() < len(table) else table
+    return _looked_up(part, Given(own).predictions(part, np.random.default_rng(0)).predicted)
+
+
+def _asked(model: Any, part: Log, places: IntArray | None = None) -> Stage:
+    def predict(block: Log, places: IntArray) -> FloatArray:
+        return Fitted(model).predictions(block, np.random.default_rng(0)).predicted
+
+    return Stage(part, places, predict, model)
+
+
+def _looked_up(part: Log, predicted: FloatArray) -> Stage:
+    return Stage(part, None, lambda block, places: predicted[places])
+
+
+def _after_head(honest: Any, question: Question) -> StagedLog:
     parts = iter(question.log)
     head = list(_head(parts))
     if next(parts, None) is None:
@@ -79,8 +131,8 @@ def _after_head(honest: Any, question: Question) -> PredictedParts:
         )
     fitted = Fitted(copy.deepcopy(honest.model).fit(joined_log(head)))
     events = sum(len(part) for part in head)
-    return PredictedParts(
-        lambda: (_predicted(fitted, part) for part in islice(iter(question.log), len(head), None)),
+    return StagedLog(
+        lambda: ([_ready(fitted, part)] for part in islice(iter(question.log), len(head), None)),
         (f"the first {events:,} events of the stream trained the reward model and were not evaluated",),
     )
 

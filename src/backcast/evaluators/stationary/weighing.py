@@ -1,28 +1,27 @@
 """One pass over the log: every event becomes a ratio, the model's answer and a residual.
 
-Events are scored in blocks, so memory grows with the number of events (in-memory logs) or not at all (streams),
-never with events times actions. A policy that offers ``probability_of(contexts, actions)`` is asked for the logged
-actions only: then nothing of the size of the action set is built.
+Events are scored in blocks, so memory grows with the number of events (logs in memory) or not at all (streams),
+never with events times actions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from typing import Any, NamedTuple
+from dataclasses import dataclass, field
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from backcast.arrays import FloatArray
-from backcast.engine.scoring import contexts_for, fresh_copy, name_of, probabilities_of
-from backcast.errors import PolicyError
+from backcast.arrays import FloatArray, IntArray
+from backcast.engine.scoring import contexts_for, fresh_copy, probabilities_of
 from backcast.evaluators.question import Question, Streams
 from backcast.evaluators.stationary.kernels import expectations, taken
-from backcast.evaluators.stationary.predicting import Predicted, predicted_parts
+from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
+from backcast.evaluators.stationary.target import expectation_of, probability_of
 from backcast.intervals.moments import Columns
 from backcast.log import Log
 
-__all__ = ["Shape", "Weighed", "WeighedLog", "unshaped", "weigh"]
+__all__ = ["Shape", "Weighed", "WeighedLog", "Weigher", "unshaped", "weigh", "weigh_staged"]
 
 LARGEST_BLOCK = 1 << 16
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
@@ -49,96 +48,127 @@ class Weighed(NamedTuple):
         return Columns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.inverse)
 
 
-@dataclass(frozen=True, eq=False)
+class Weigher(Protocol):
+    """How a block of a stage's events is weighed."""
+
+    def __call__(self, policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+        """``places`` are the block's positions within the stage."""
+        ...
+
+
+@dataclass(eq=False)
 class WeighedLog:
     """The weighed events of a question, block by block and as often as wanted.
 
-    A log in memory is weighed once and kept, a stream is weighed anew in each pass.
+    A log in memory is weighed once and kept; a stream is weighed anew in each pass.
     """
 
     blocks: Callable[[], Iterator[Weighed]]
+    keep: bool
     reward_range: tuple[float, float] | None
     propensities_estimated: bool
+    on_progress: Callable[[int], None]
     notes: tuple[str, ...] = ()
+    _kept: list[Weighed] | None = field(default=None, repr=False)
+    _told: bool = field(default=False, repr=False)
 
     def __iter__(self) -> Iterator[Weighed]:
-        return self.blocks()
+        if self._kept is not None:
+            return iter(self._kept)
+        blocks = self.blocks() if self._told else self._telling()
+        self._told = True
+        if self.keep:
+            self._kept = list(blocks)
+            return iter(self._kept)
+        return blocks
+
+    def _telling(self) -> Iterator[Weighed]:
+        for block in self.blocks():
+            yield block
+            self.on_progress(block.ratio.size)
 
 
 def weigh(question: Question, *, model: bool) -> WeighedLog:
     """Weigh the question's events, with residuals from its reward model or (``model=False``) plain rewards."""
-    parts = predicted_parts(question, model=model)
+    return weigh_staged(question, staged(question, model=model), weigh_doubly_robust if model else weigh_rewards)
 
-    def blocks() -> Iterator[Weighed]:
-        policy = None
-        for part in parts:
-            if policy is None:
-                policy = fresh_copy(question.policy, part.log, Streams.of(question.seed).policy)
-            for block in _blocks(part):
-                yield weighed(policy, block)
 
+def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> WeighedLog:
+    """Weigh events whose predictors are known."""
     first = question.log if question.in_memory else next(iter(question.log))
     return WeighedLog(
-        _kept(blocks, question) if question.in_memory else _watched(blocks, question),
+        lambda: _pass(question, log, weigher),
+        question.in_memory,
         first.reward_range,
         first.propensities_estimated,
-        parts.notes,
+        question.on_progress,
+        log.notes,
     )
 
 
-def weighed(policy: Any, block: Predicted) -> Weighed:
-    """Ratio, base, residual and 1/p of every event in a block."""
-    log, predicted = block
-    inverse = 1.0 / log._propensities
-    if predicted is None:
-        own = probability_of(policy, log)
-        return Weighed(own * inverse, np.zeros(len(log)), log._rewards, inverse)
-    target = probabilities_of(policy, log)
+def _pass(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+    policy = None
+    for stages in log.parts():
+        if policy is None:
+            policy = fresh_copy(question.policy, stages[0].log, Streams.of(question.seed).policy)
+        if len(stages) == 1 and stages[0].places is None:
+            yield from (weigher(policy, stages[0], *block) for block in _blocks(stages[0].log))
+        else:
+            yield _in_log_order(policy, stages, weigher)
+
+
+def _in_log_order(policy: Any, stages: list[Stage], weigher: Weigher) -> Weighed:
+    """Stages hold events from all over the part; each is written where it stands."""
+    whole = Weighed(*np.empty((4, sum(len(stage.log) for stage in stages))))
+    for stage in stages:
+        assert stage.places is not None
+        for block, places in _blocks(stage.log):
+            for column, values in zip(whole, weigher(policy, stage, block, places), strict=True):
+                column[stage.places[places]] = values
+    return whole
+
+
+def _blocks(log: Log) -> Iterator[tuple[Log, IntArray]]:
+    rows = max(1, min(LARGEST_BLOCK, LARGEST_TABLE // log.n_actions))
+    for start in range(0, len(log), rows):
+        end = min(start + rows, len(log))
+        yield log[start:end], np.arange(start, end)
+
+
+def weigh_rewards(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+    """Without a model: the residual is the reward, and the policy is asked for the logged actions alone."""
+    inverse = 1.0 / block._propensities
+    return Weighed(probability_of(policy, block) * inverse, np.zeros(len(block)), block._rewards, inverse)
+
+
+def weigh_doubly_robust(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+    """With a model: its expectation under the policy, and the surprise at the logged action."""
+    inverse = 1.0 / block._propensities
+    if stage.level is not None:
+        # probabilities sum to 1, so the expectation of one number is that number
+        own = probability_of(policy, block)
+        return Weighed(own * inverse, np.full(len(block), stage.level), block._rewards - stage.level, inverse)
+    if callable(getattr(policy, "expectation", None)) and callable(getattr(stage.model, "predict_actions", None)):
+        return _weigh_few(policy, stage.model, block, inverse)
+    predicted = stage.table(block, places)
+    target = probabilities_of(policy, block)
     return Weighed(
-        taken(target, log._actions) * inverse,
+        taken(target, block._actions) * inverse,
         expectations(target, predicted),
-        log._rewards - taken(predicted, log._actions),
+        block._rewards - taken(predicted, block._actions),
         inverse,
     )
 
 
-def probability_of(policy: Any, log: Log) -> FloatArray:
-    """The policy's probability of each logged action, asked for directly where the policy can tell."""
-    ask = getattr(policy, "probability_of", None)
-    if not callable(ask):
-        return taken(probabilities_of(policy, log), log._actions)
-    more = {} if log.available is None else {"available": log.available}
-    own = np.asarray(ask(contexts_for(policy, log), log.actions, **more), dtype=np.float64)
-    if own.shape != (len(log),):
-        raise PolicyError(
-            f"{name_of(policy)}.probability_of returned shape {own.shape}; expected ({len(log)},), one an event"
-        )
-    wrong = ~((own >= 0) & (own <= 1 + 1e-9))
-    if wrong.any():
-        place = int(np.flatnonzero(wrong)[0])
-        raise PolicyError(
-            f"row {int(log.rows[place])}: {name_of(policy)}.probability_of is {own[place]:g}; it must lie in [0, 1]"
-        )
-    return own
+def _weigh_few(policy: Any, model: Any, block: Log, inverse: FloatArray) -> Weighed:
+    """Policy and model both answer for single actions: no table over the action set is built."""
 
+    def values(actions: IntArray) -> FloatArray:
+        return np.asarray(model.predict_actions(contexts_for(model, block), actions), dtype=np.float64)
 
-def _blocks(part: Predicted) -> Iterator[Predicted]:
-    log, predicted = part
-    rows = max(1, min(LARGEST_BLOCK, LARGEST_TABLE // log.n_actions))
-    for start in range(0, len(log), rows):
-        span = slice(start, start + rows)
-        yield Predicted(log[span], None if predicted is None else predicted[span])
-
-
-def _kept(blocks: Callable[[], Iterator[Weighed]], question: Question) -> Callable[[], Iterator[Weighed]]:
-    once = list(_watched(blocks, question)())
-    return lambda: iter(once)
-
-
-def _watched(blocks: Callable[[], Iterator[Weighed]], question: Question) -> Callable[[], Iterator[Weighed]]:
-    def watched() -> Iterator[Weighed]:
-        for block in blocks():
-            yield block
-            question.on_progress(block.ratio.size)
-
-    return watched
+    return Weighed(
+        probability_of(policy, block) * inverse,
+        expectation_of(policy, block, values),
+        block._rewards - values(block._actions),
+        inverse,
+    )

@@ -1,0 +1,32 @@
+"""Estimators that differ only in the shape they give the weights."""
+
+from __future__ import annotations
+
+from backcast.estimate import Estimate
+from backcast.evaluators.question import Question, require_stationary
+from backcast.evaluators.stationary.method import Method, estimate_from
+from backcast.evaluators.stationary.shapes import Family
+from backcast.evaluators.stationary.tuning import Threshold, tuned
+from backcast.evaluators.stationary.weighing import weigh
+from backcast.intervals.moments import Moments
+
+__all__ = ["answer_shaped"]
+
+
+def answer_shaped(name: str, family: Family, threshold: Threshold, question: Question, *, model: bool) -> Estimate:
+    """The estimate with weights of this family, at the threshold given or chosen by SLOPE++."""
+    require_stationary(question.policy, name)
+    events = weigh(question, model=model)
+    moments: Moments | None = None
+    if threshold == "auto":
+        found, moments = tuned(family, events)
+    else:
+        found = float(threshold)
+    method = Method(
+        name,
+        model=model,
+        shape=family.at(found),
+        largest=lambda ratio: family.largest(found, ratio),
+        settings={"threshold": found, "tuned": threshold == "auto"},
+    )
+    return estimate_from(method, question, events, moments)
