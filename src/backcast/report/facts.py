@@ -1,0 +1,148 @@
+"""Diagnostics with a plain explanation and a judgement each; thresholds are rules of thumb and stand here only."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, TypeAlias
+
+from backcast.diagnostics import ModelDiagnostics
+from backcast.estimate import Estimate
+from backcast.report.words import MISSING, figure, percent
+
+__all__ = ["Belief", "Fact", "belief_in", "facts_of"]
+
+Grade: TypeAlias = Literal["", "good", "fair", "poor"]
+
+ORDER: tuple[Grade, ...] = ("", "good", "fair", "poor")
+BELIEFS = {"": "not judged", "good": "well supported", "fair": "with care", "poor": "weak"}
+
+
+class Judgement(NamedTuple):
+    """A grade and the words for it."""
+
+    grade: Grade
+    words: str
+
+
+@dataclass(frozen=True)
+class Fact:
+    """One diagnostic: its name, its figure, what it means, and what to think of this figure."""
+
+    name: str
+    figure: str
+    meaning: str
+    grade: Grade = ""
+    judgement: str = ""
+
+
+@dataclass(frozen=True)
+class Belief:
+    """How far to believe an estimate: the worst grade of its facts, and the facts that gave it."""
+
+    grade: Grade
+    words: str
+    reasons: tuple[str, ...]
+
+
+def _sample_size(size: float) -> Judgement:
+    if size >= 1000:
+        return Judgement("good", "plenty")
+    if size >= 100:
+        return Judgement("fair", "few events carry the estimate")
+    return Judgement("poor", "hardly any event carries the estimate")
+
+
+def _mean_weight(mean: float) -> Judgement:
+    if abs(mean - 1) <= 0.1:
+        return Judgement("good", "near 1, as it should be")
+    if abs(mean - 1) <= 0.25:
+        return Judgement("fair", "some way from 1")
+    return Judgement("poor", "far from 1: are the propensities right, and does the log show what the policy does?")
+
+
+def _certificate(bound: float) -> Judgement:
+    if bound <= 0.01:
+        return Judgement("good", "negligible")
+    if bound <= 0.1:
+        return Judgement("good", "small")
+    if bound <= 0.5:
+        return Judgement("fair", "noticeable")
+    return Judgement("poor", "large: the simulated histories may differ from live ones")
+
+
+def _failures(count: int) -> Judgement:
+    # the log's remainder is nearly always too short for one more
+    few = Judgement("good", "only the remainder of the log" if count else "none")
+    return few if count <= 1 else Judgement("fair", "some ran out of events and were left out")
+
+
+def _estimated(estimated: bool) -> Judgement:
+    return (
+        Judgement("fair", "the answer leans on estimated propensities") if estimated else Judgement("good", "recorded")
+    )
+
+
+class _Known(NamedTuple):
+    """How a diagnostic is called, explained and judged."""
+
+    name: str
+    meaning: str
+    judge: Callable[[Any], Judgement] | None = None
+    write: Callable[[Any], str] = figure
+
+
+KNOWN = {
+    "events": _Known("events", "Events of the log that were used."),
+    "accepted": _Known("accepted events", "Events that joined a simulated history of the policy."),
+    "acceptance_rate": _Known("acceptance rate", "Share of the events that were accepted.", write=percent),
+    "rounds": _Known("rounds", "Rounds that the policy played against the reward model."),
+    "trajectories": _Known("trajectories", "Histories that were simulated."),
+    "trajectories_complete": _Known("complete trajectories", "Simulated histories that reached the horizon."),
+    "trajectories_failed": _Known("failed trajectories", "Histories that ran out of events before it.", _failures),
+    "effective_sample_size": _Known(
+        "effective sample size",
+        "How many equally weighted events the weighted ones are worth; 1,000 and more is comfortable.",
+        _sample_size,
+    ),
+    "mean_weight": _Known(
+        "mean weight", "Policy's over logger's probability of the logged actions; 1 on average.", _mean_weight
+    ),
+    "largest_weight": _Known("largest weight", "The most that one single event counts."),
+    "bias_mass": _Known("bias mass", "Estimated probability that acceptance could not follow, because it ends at 1."),
+    "cut_share": _Known("cut share", "Share of events whose acceptance probability was cut at 1.", write=percent),
+    "bias_certificate": _Known(
+        "bias certificate",
+        "Estimated bound on how far simulated histories may differ from live ones, as total variation. The bias of "
+        "the value is at most this share of the reward range.",
+        _certificate,
+    ),
+    "theorem_1": _Known("Theorem 1 bound", "The founding paper's coarser bound on the same bias, for reference."),
+    "value_per_round": _Known("value, not normalised", "The sum divided by rounds, not by multipliers; a cross-check."),
+    "propensities_estimated": _Known(
+        "propensities estimated", "Whether propensities came from a model, not from the logger's record.", _estimated
+    ),
+}
+
+
+def facts_of(estimate: Estimate) -> list[Fact]:
+    """Every diagnostic of an estimate; one that is not known here is shown without an explanation."""
+    return [_fact(key, value) for key, value in estimate.diagnostics.to_dict().items()]
+
+
+def _fact(key: str, value: Any) -> Fact:
+    known = KNOWN.get(key, _Known(key.replace("_", " "), ""))
+    judged = known.judge(value) if known.judge and known.write(value) != MISSING else Judgement("", "")
+    return Fact(known.name, known.write(value), known.meaning, judged.grade, judged.words)
+
+
+def belief_in(estimate: Estimate) -> Belief:
+    """How far to believe an estimate, by its worst diagnostic."""
+    facts = facts_of(estimate)
+    if estimate.interval is None:
+        facts.append(Fact("interval", "", "", "fair", "none can honestly be given"))
+    if isinstance(estimate.diagnostics, ModelDiagnostics):
+        facts.append(Fact("reward model", "", "", "fair", "everything hangs on it"))
+    worst = max((fact.grade for fact in facts), key=ORDER.index, default=ORDER[0])
+    reasons = () if worst in ("", "good") else tuple(f"{f.name}: {f.judgement}" for f in facts if f.grade == worst)
+    return Belief(worst, BELIEFS[worst], reasons)

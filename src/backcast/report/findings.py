@@ -1,0 +1,65 @@
+"""What a report is about: one estimate, several by name, or a comparison of them, in one shape."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from backcast.errors import OptionError
+from backcast.estimate import Estimate
+
+__all__ = ["Findings", "findings_of"]
+
+UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]")
+
+
+@dataclass(frozen=True)
+class Findings:
+    """Estimates by name, best first, with paired differences and chances of being best where they are known.
+
+    A difference has ``name_a, name_b, value, std_error, interval``; ``ranking`` holds ``(name, probability)`` pairs.
+    """
+
+    estimates: dict[str, Estimate]
+    differences: tuple[Any, ...] = ()
+    ranking: tuple[tuple[str, float], ...] = ()
+
+    @property
+    def best(self) -> str:
+        """The name of the estimate of highest value."""
+        return next(iter(self.estimates))
+
+
+def findings_of(result: Any) -> Findings:
+    """An estimate, a mapping of names to estimates, or a comparison, as findings.
+
+    >>> findings_of({})
+    Traceback (most recent call last):
+    ...
+    backcast.errors.OptionError: there is no estimate to report; give an Estimate, a dict of them or a comparison
+    """
+    if isinstance(result, Estimate):
+        return Findings({_clean(result.policy): result})
+    estimates = getattr(result, "estimates", result)
+    if not isinstance(estimates, Mapping) or not estimates:
+        raise OptionError("there is no estimate to report; give an Estimate, a dict of them or a comparison")
+    for name, estimate in estimates.items():
+        if not isinstance(estimate, Estimate):
+            raise OptionError(f"{name!r} is a {type(estimate).__name__}; a report needs an Estimate for every name")
+    return Findings(
+        {_clean(str(name)): estimates[name] for name in sorted(estimates, key=lambda name: _place(estimates[name]))},
+        tuple(getattr(result, "differences", ())),
+        tuple(getattr(result, "ranking", ())),
+    )
+
+
+def _clean(name: str) -> str:
+    """The name with characters that no XML file may hold written out: drawing one would end the process."""
+    return UNWRITABLE.sub(lambda found: f"\\u{ord(found[0]):04x}", name)
+
+
+def _place(estimate: Estimate) -> float:
+    """Where an estimate stands: the highest value first, no value last."""
+    return -estimate.value if estimate.value == estimate.value else float("inf")

@@ -1,0 +1,161 @@
+"""Estimates as text: a block of lines for one, a table for several."""
+
+from __future__ import annotations
+
+import textwrap
+from typing import TYPE_CHECKING, Any
+
+from backcast.estimate import Estimate
+from backcast.report.facts import belief_in
+from backcast.report.findings import findings_of
+from backcast.report.words import (
+    assumption_words,
+    estimand_words,
+    figure,
+    interval_words,
+    level_words,
+    percent,
+)
+
+if TYPE_CHECKING:
+    from rich.table import Table
+
+__all__ = ["estimate_text", "estimates_table", "one_line"]
+
+WIDTH = 100
+LABEL = 12
+STYLES = {"": "", "good": "green", "fair": "yellow", "poor": "red"}
+
+
+def estimate_text(estimate: Estimate) -> str:
+    """The number, how sure, and how far to believe it, in a few lines.
+
+    Examples
+    --------
+    >>> from backcast.diagnostics import WeightDiagnostics
+    >>> from backcast.estimate import POLICY_VALUE, Interval
+    >>> interval = Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE)
+    >>> diagnostics = WeightDiagnostics(4096, effective_sample_size=2048.0, mean_weight=1.0, largest_weight=4.0)
+    >>> print(estimate_text(Estimate(0.5, 0.125, interval, diagnostics, policy="uniform", evaluator="IPS()")))
+    uniform: 0.5 a round
+      interval    0.25 to 0.75 (95 %, normal; relies on there being many events)
+      about       the average reward a round that the policy earns
+      method      IPS()
+      weights     effective sample size 2,048 of 4,096 events; mean weight 1, largest 4
+      belief      well supported
+    """
+    facts = estimate.diagnostics.to_dict()
+    lines = [
+        ("interval", _interval(estimate)),
+        ("about", estimand_words(estimate)),
+        ("method", _method(estimate)),
+        ("accepted", _accepted(facts)),
+        ("weights", _weights(facts)),
+        ("bias", _bias(facts)),
+        ("belief", _belief(estimate)),
+        *(("note", note) for note in estimate.notes),
+    ]
+    head = f"{one_line(estimate.policy)}: {figure(estimate.value)} a round"
+    return "\n".join([head, *(_wrapped(label, one_line(text)) for label, text in lines if text)])
+
+
+def one_line(text: str) -> str:
+    r"""The text with every character that could move a terminal's cursor taken out.
+
+    >>> one_line("a\nb\x1b[2Jc")
+    'a b [2Jc'
+    """
+    return "".join(sign if sign.isprintable() else " " for sign in text)
+
+
+def _wrapped(label: str, text: str) -> str:
+    indent = " " * (2 + LABEL)
+    return textwrap.fill(text, WIDTH, initial_indent=f"  {label:<{LABEL}}", subsequent_indent=indent)
+
+
+def _interval(estimate: Estimate) -> str:
+    interval = estimate.interval
+    if interval is None:
+        return "none can honestly be given"
+    fine_print = f"{level_words(interval)}, {interval.method}; {assumption_words(interval)}"
+    return f"{interval_words(interval)} ({fine_print})"
+
+
+def _method(estimate: Estimate) -> str:
+    parts = [estimate.evaluator]
+    if estimate.horizon is not None:
+        parts.append(f"horizon {figure(estimate.horizon)}")
+    if "seed" in estimate.settings:
+        parts.append(f"seed {estimate.settings['seed']}")
+    return ", ".join(parts)
+
+
+def _accepted(facts: dict[str, Any]) -> str:
+    """How much of the log joined simulated histories; empty for evaluators without any."""
+    if "accepted" not in facts:
+        return ""
+    share = percent(facts["acceptance_rate"])
+    events = f"{figure(facts['accepted'])} of {figure(facts['events'])} events ({share})"
+    if "trajectories_complete" not in facts:
+        return events
+    complete, failed = figure(facts["trajectories_complete"]), figure(facts["trajectories_failed"])
+    return f"{events}; {complete} trajectories complete, {failed} failed"
+
+
+def _weights(facts: dict[str, Any]) -> str:
+    """What the weights are worth; empty for evaluators without any."""
+    if "effective_sample_size" not in facts:
+        return ""
+    size = f"effective sample size {figure(facts['effective_sample_size'])} of {figure(facts['events'])} events"
+    return f"{size}; mean weight {figure(facts['mean_weight'])}, largest {figure(facts['largest_weight'])}"
+
+
+def _bias(facts: dict[str, Any]) -> str:
+    """The bias certificate; empty for evaluators without one."""
+    if "bias_certificate" not in facts:
+        return ""
+    return f"certificate {figure(facts['bias_certificate'])} (total variation from a live history, at most)"
+
+
+def _belief(estimate: Estimate) -> str:
+    belief = belief_in(estimate)
+    return belief.words + (f" ({'; '.join(belief.reasons)})" if belief.reasons else "")
+
+
+def estimates_table(result: Any, *, title: str | None = None) -> Table:
+    """A rich table of estimates, best first: value, interval, and how far to believe each.
+
+    ``result`` is an estimate, a dict of them by name, or a comparison.
+    """
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    findings = findings_of(result)
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table.add_column("policy", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column(_interval_title(list(findings.estimates.values())), no_wrap=True)
+    table.add_column("events used", justify="right")
+    table.add_column("belief", overflow="fold")
+    for name, estimate in findings.estimates.items():
+        belief = belief_in(estimate)
+        # Text, not markup: a name such as "[red]" is shown as it is
+        table.add_row(
+            Text(one_line(name)),
+            figure(estimate.value),
+            interval_words(estimate.interval),
+            _used(estimate),
+            Text(belief.words, style=STYLES[belief.grade]),
+        )
+    return table
+
+
+def _interval_title(estimates: list[Estimate]) -> str:
+    levels = {level_words(estimate.interval) for estimate in estimates if estimate.interval is not None}
+    return f"{levels.pop()} interval" if len(levels) == 1 else "interval"
+
+
+def _used(estimate: Estimate) -> str:
+    facts = estimate.diagnostics.to_dict()
+    return figure(facts.get("accepted", facts["events"]))

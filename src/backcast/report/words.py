@@ -1,0 +1,103 @@
+"""Numbers and intervals in words: what text, charts and pages say alike."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
+
+__all__ = [
+    "MISSING",
+    "assumption_words",
+    "estimand_words",
+    "figure",
+    "interval_words",
+    "joined",
+    "level_words",
+    "percent",
+]
+
+MISSING = "–"
+
+ASSUMPTIONS = {
+    "independent": "assumes that events are independent draws",
+    "martingale": "holds for any logger that does not look ahead",
+    "asymptotic": "relies on there being many events",
+}
+
+
+def figure(value: Any) -> str:
+    """A number as a reader wants it: four digits, thousands apart, a dash where there is none.
+
+    >>> figure(0.081249), figure(12345), figure(float("nan")), figure(True)
+    ('0.08125', '12,345', '–', 'yes')
+    """
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, int):
+        return f"{value:,}"
+    if not isinstance(value, float):
+        return MISSING if value is None else str(value)
+    if math.isnan(value):
+        return MISSING
+    return f"{value:,.0f}" if 1e3 <= abs(value) < 1e12 else f"{value:.4g}"
+
+
+def percent(share: float) -> str:
+    """A share out of a hundred, three digits.
+
+    >>> percent(0.25), percent(0.0312499)
+    ('25 %', '3.12 %')
+    """
+    return MISSING if math.isnan(share) else f"{100 * share:.3g} %"
+
+
+def level_words(interval: Interval) -> str:
+    """The level an interval claims.
+
+    >>> level_words(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    '95 %'
+    """
+    return f"{100 * interval.level:g} %"
+
+
+def interval_words(interval: Interval | None) -> str:
+    """The two ends, or a dash.
+
+    >>> interval_words(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    '0.25 to 0.75'
+    """
+    return MISSING if interval is None else f"{figure(interval.low)} to {figure(interval.high)}"
+
+
+def assumption_words(interval: Interval) -> str:
+    """What an interval asks of the log.
+
+    >>> assumption_words(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    'relies on there being many events'
+    """
+    return ASSUMPTIONS.get(interval.assumption, f"assumption: {interval.assumption}")
+
+
+def estimand_words(estimate: Estimate) -> str:
+    """What the interval is about, with the rounds of the question filled in."""
+    if estimate.interval is None:
+        return MISSING
+    estimand = estimate.interval.estimand
+    if estimand == PROGRESSIVE_VALUE:
+        return "the value of the mixture of all policies that the learner was in this run"
+    if estimand != POLICY_VALUE:
+        return estimand
+    rounds = "" if estimate.horizon is None else f", over its first {figure(estimate.horizon)} rounds"
+    return f"the average reward a round that the policy earns{rounds}"
+
+
+def joined(names: Sequence[str]) -> str:
+    """Names in a sentence.
+
+    >>> joined(["a", "b", "c"])
+    'a, b and c'
+    """
+    return " and ".join(filter(None, [", ".join(names[:-1]), *names[-1:]]))
