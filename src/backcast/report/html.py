@@ -1,0 +1,131 @@
+"""A report as one HTML page that loads nothing: the charts' library is inside it, and drawings stand in without it.
+
+Text from data reaches the page only through the template's escaping or as JSON in a block that is never run. The page's
+own security policy names its scripts by their digests and forbids everything else, so that a label cannot run even if
+the escaping were to fail.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import os
+import re
+from collections.abc import Mapping
+from functools import cache
+from importlib.metadata import version
+from importlib.resources import files
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from backcast.errors import OptionError
+from backcast.report.charts import curves_chart, forest_chart
+from backcast.report.findings import Findings, findings_of
+from backcast.report.sections import (
+    curve_points,
+    difference_rows,
+    fact_rows,
+    policy_rows,
+    remarks,
+    setting_rows,
+    shared_fine_print,
+)
+from backcast.report.verdict import verdict
+
+if TYPE_CHECKING:
+    from jinja2 import Template
+
+__all__ = ["report_html", "save_report"]
+
+TITLE = "What would these policies have earned?"
+
+
+def save_report(result: Any, path: str | os.PathLike[str], *, about: Mapping[str, object] | None = None) -> Path:
+    """Write a report of an estimate, a dict of them by name, or a comparison, and say where it is.
+
+    Parameters
+    ----------
+    result
+        An :class:`backcast.Estimate`, a dict of them by name, or a comparison.
+    path
+        The HTML file; one that is there is overwritten.
+    about
+        More lines for the table of settings, such as the file of the log.
+    """
+    target = Path(path)
+    page = report_html(result, about=about)
+    try:
+        target.write_text(page, encoding="utf-8")
+    except OSError as problem:
+        raise OptionError(f"the report cannot be written to {str(path)!r}: {problem.strerror or problem}") from None
+    return target.resolve()
+
+
+def report_html(result: Any, *, about: Mapping[str, object] | None = None) -> str:
+    """The page of :func:`save_report` as text."""
+    from markupsafe import Markup
+
+    findings = findings_of(result)
+    charts = _charts(findings)
+    bundle, script = _bundle(), _own("page.js")
+    return _template().render(
+        title=TITLE if len(findings.estimates) > 1 else "What would this policy have earned?",
+        version=version("backcast"),
+        policy=_security_policy(bundle, script),
+        verdict=verdict(findings),
+        names=list(findings.estimates),
+        rows=policy_rows(findings),
+        fine_print=shared_fine_print(findings),
+        differences=difference_rows(findings),
+        points=curve_points(findings),
+        facts=fact_rows(findings),
+        settings=setting_rows(findings, about or {}),
+        notes=remarks(findings),
+        charts={name: {"drawing": Markup(_drawing(chart))} for name, chart in charts.items()},
+        specs={name: {**chart, "width": "container"} for name, chart in charts.items()},
+        style=Markup(_own("page.css")),
+        bundle=Markup(bundle),
+        script=Markup(script),
+    )
+
+
+def _charts(findings: Findings) -> dict[str, Any]:
+    """Specifications of the charts, with the page's own paper behind them."""
+    charts = {"forest": forest_chart(findings)}
+    if any(estimate.curve is not None for estimate in findings.estimates.values()):
+        charts["curves"] = curves_chart(findings)
+    return {name: {**chart.to_dict(), "background": None} for name, chart in charts.items()}
+
+
+def _drawing(spec: dict[str, Any]) -> str:
+    import vl_convert
+
+    return str(vl_convert.vegalite_to_svg(spec))
+
+
+@cache
+def _bundle() -> str:
+    """Vega, Vega-Lite and Vega-Embed in one script, made safe to stand between script tags."""
+    import vl_convert
+
+    bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
+    return re.sub(r"<(?=/script|!--)", r"\\x3c", bundle, flags=re.IGNORECASE)
+
+
+@cache
+def _own(name: str) -> str:
+    return (files("backcast.report") / name).read_text(encoding="utf-8")
+
+
+@cache
+def _template() -> Template:
+    from jinja2 import Environment, StrictUndefined
+
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("page.html"))
+
+
+def _security_policy(*scripts: str) -> str:
+    """Nothing from the network, no script but these, styles only from the page."""
+    digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
+    allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
+    return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"

@@ -1,0 +1,425 @@
+"""Text, charts and pages say what the estimates say, and labels stay labels."""
+
+from __future__ import annotations
+
+import json
+import re
+from dataclasses import dataclass, replace
+from html.parser import HTMLParser
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from rich.console import Console
+
+from backcast.diagnostics import ModelDiagnostics, ReplayDiagnostics, WeightDiagnostics
+from backcast.errors import OptionError
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
+from backcast.report.charts import COLOURS, curves_chart, estimate_chart, forest_chart
+from backcast.report.facts import KNOWN, belief_in, facts_of
+from backcast.report.findings import findings_of
+from backcast.report.html import report_html, save_report
+from backcast.report.text import estimate_text, estimates_table, one_line
+from backcast.report.verdict import verdict
+from backcast.report.words import figure, joined, percent
+
+HOSTILE = [
+    "<script>alert(1)</script>",
+    "</script><script>alert(1)</script>",
+    '"><img src=x onerror=alert(1)>',
+    "'; alert(1); //",
+    "<!-- & --> &amp; {{ 7 * 7 }} {% raw %}",
+    "line\u2028separator \u202eright to left",
+]
+
+
+def replay_facts(**changes: Any) -> ReplayDiagnostics:
+    facts = ReplayDiagnostics(
+        events=10_000,
+        accepted=4_312,
+        acceptance_rate=0.4312,
+        trajectories_complete=4,
+        trajectories_failed=1,
+        effective_sample_size=2210.0,
+        mean_weight=1.002,
+        largest_weight=8.1,
+        bias_mass=0.0001,
+        cut_share=0.002,
+        bias_certificate=0.012,
+        theorem_1=0.3,
+        value_per_round=0.082,
+    )
+    return replace(facts, **changes)
+
+
+def learning_curve(value: float) -> LearningCurve:
+    rounds = np.arange(100, 1001, 100)
+    values = value - 0.03 / np.arange(1, 11)
+    return LearningCurve(rounds, values, values - 0.01, values + 0.01)
+
+
+def make_estimate(value: float = 0.08, name: str = "LinUCB(alpha=0.3)", **changes: Any) -> Estimate:
+    interval = Interval(value - 0.01, value + 0.01, 0.95, "10 disjoint segments", "independent", POLICY_VALUE)
+    estimate = Estimate(
+        value,
+        0.005,
+        interval,
+        replay_facts(),
+        policy=name,
+        evaluator="DRns(q=0.01)",
+        curve=learning_curve(value),
+        horizon=1000,
+        settings={"seed": 7, "level": 0.95},
+    )
+    return replace(estimate, **changes)
+
+
+@dataclass(frozen=True)
+class Difference:
+    name_a: str
+    name_b: str
+    value: float
+    std_error: float
+    interval: Interval | None
+
+
+@dataclass(frozen=True)
+class Comparison:
+    estimates: dict[str, Estimate]
+    differences: list[Difference]
+    ranking: list[tuple[str, float]]
+
+
+def make_comparison(low: float) -> Comparison:
+    interval = Interval(low, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
+    estimates = {"greedy": make_estimate(0.07), "linucb": make_estimate(0.08)}
+    difference = Difference("linucb", "greedy", 0.01, 0.004, interval)
+    return Comparison(estimates, [difference], [("linucb", 0.9), ("greedy", 0.1)])
+
+
+class Page(HTMLParser):
+    """What a browser would make of a page: tags with their attributes, text by the id of its element."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(convert_charrefs=True)
+        self.tags: list[tuple[str, dict[str, str | None]]] = []
+        self.texts: dict[str, list[str]] = {}
+        self._open: list[str] = []
+        self.feed(text)
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.tags.append((tag, dict(attrs)))
+        self._open.append(tag)
+
+    def handle_endtag(self, tag: str) -> None:
+        while self._open and self._open.pop() != tag:
+            pass
+
+    def handle_data(self, data: str) -> None:
+        self.texts.setdefault(self._open[-1] if self._open else "", []).append(data)
+
+    def count(self, tag: str) -> int:
+        return sum(name == tag for name, _ in self.tags)
+
+    def script_texts(self) -> list[str]:
+        return self.texts["script"]
+
+
+def terminal_text(thing: Any) -> str:
+    console = Console(width=100, no_color=True)
+    with console.capture() as capture:
+        console.print(thing)
+    return capture.get()
+
+
+class TestWords:
+    @pytest.mark.parametrize(
+        ("value", "text"),
+        [
+            (0.081249, "0.08125"),
+            (12345.6, "12,346"),
+            (float("nan"), "–"),
+            (None, "–"),
+            (float("inf"), "inf"),
+            ("x", "x"),
+        ],
+    )
+    def test_figures(self, value: Any, text: str) -> None:
+        assert figure(value) == text
+
+    def test_percentages_keep_three_digits(self) -> None:
+        assert (percent(0.43124), percent(float("nan"))) == ("43.1 %", "–")
+
+    def test_one_name_is_not_joined(self) -> None:
+        assert joined(["a"]) == "a"
+
+    @given(st.text())
+    def test_text_on_one_line_has_nothing_a_terminal_obeys(self, text: str) -> None:
+        shown = one_line(text)
+        assert len(shown) == len(text)
+        assert shown.isprintable()
+
+
+class TestText:
+    def test_all_three_parts_are_said(self) -> None:
+        assert estimate_text(make_estimate(notes=("One run only.",))).splitlines() == [
+            "LinUCB(alpha=0.3): 0.08 a round",
+            "  interval    0.07 to 0.09 (95 %, 10 disjoint segments; assumes that events are independent draws)",
+            "  about       the average reward a round that the policy earns, over its first 1,000 rounds",
+            "  method      DRns(q=0.01), horizon 1,000, seed 7",
+            "  accepted    4,312 of 10,000 events (43.1 %); 4 trajectories complete, 1 failed",
+            "  weights     effective sample size 2,210 of 10,000 events; mean weight 1.002, largest 8.1",
+            "  bias        certificate 0.012 (total variation from a live history, at most)",
+            "  belief      well supported",
+            "  note        One run only.",
+        ]
+
+    def test_print_uses_it(self) -> None:
+        assert str(make_estimate()) == estimate_text(make_estimate())
+
+    def test_no_interval_is_said_in_words(self) -> None:
+        assert "none can honestly be given" in estimate_text(make_estimate(interval=None))
+
+    def test_direct_method_names_its_weakness(self) -> None:
+        text = estimate_text(make_estimate(diagnostics=ModelDiagnostics(100, 50, 1)))
+        assert "reward model: everything hangs on it" in text
+        assert "accepted" not in text
+
+    def test_table_lists_the_best_first(self) -> None:
+        table = terminal_text(estimates_table({"worse": make_estimate(0.05), "better": make_estimate(0.08)}))
+        assert table.index("better") < table.index("worse")
+        assert "95 % interval" in table
+
+    def test_table_shows_markup_in_names_as_it_is(self) -> None:
+        assert "[red]x[/red]" in terminal_text(estimates_table({"[red]x[/red]": make_estimate()}))
+
+
+class TestFacts:
+    def test_every_diagnostic_of_every_kind_is_explained(self) -> None:
+        kinds = (replay_facts(), WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
+        assert {name for kind in kinds for name in kind.to_dict()} == set(KNOWN)
+
+    @pytest.mark.parametrize(
+        ("changes", "words", "reason"),
+        [
+            ({}, "well supported", None),
+            ({"bias_certificate": 0.4}, "with care", "bias certificate: noticeable"),
+            ({"bias_certificate": 3.0}, "weak", "bias certificate: large"),
+            ({"effective_sample_size": 20.0}, "weak", "effective sample size: hardly any"),
+            ({"mean_weight": 0.5}, "weak", "mean weight: far from 1"),
+            ({"trajectories_failed": 2}, "with care", "failed trajectories: some"),
+            ({"propensities_estimated": True}, "with care", "propensities estimated: the answer leans"),
+            ({"bias_certificate": float("nan")}, "well supported", None),
+        ],
+    )
+    def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], words: str, reason: str | None) -> None:
+        belief = belief_in(make_estimate(diagnostics=replay_facts(**changes)))
+        assert belief.words == words
+        assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
+
+    def test_a_diagnostic_not_known_here_is_still_shown(self) -> None:
+        class Own:
+            events = 3
+
+            def to_dict(self) -> dict[str, Any]:
+                return {"events": 3, "own_figure": 0.5}
+
+        assert [(f.name, f.figure) for f in facts_of(make_estimate(diagnostics=Own()))][1] == ("own figure", "0.5")
+
+
+class TestVerdict:
+    def test_one_policy(self) -> None:
+        words = verdict(findings_of(make_estimate()))
+        assert words.startswith("LinUCB(alpha=0.3) would have earned 0.08 a round (95 % interval 0.07 to 0.09).")
+
+    def test_intervals_apart(self) -> None:
+        words = verdict(findings_of({"a": make_estimate(0.05), "b": make_estimate(0.08)}))
+        assert "b has the highest estimate: 0.08" in words
+        assert "the log tells them apart" in words
+
+    def test_intervals_that_touch_settle_nothing(self) -> None:
+        words = verdict(findings_of({"a": make_estimate(0.07), "b": make_estimate(0.08), "c": make_estimate(0.075)}))
+        assert "The intervals of c and a reach into its own" in words
+        assert "does not settle" in words
+
+    def test_two_estimands_are_not_set_side_by_side(self) -> None:
+        other = Interval(0.01, 0.02, 0.95, "Theorem 2", "martingale", PROGRESSIVE_VALUE)
+        words = verdict(findings_of({"a": make_estimate(0.015, interval=other), "b": make_estimate()}))
+        assert "different quantities" in words
+
+    def test_no_interval_no_decision(self) -> None:
+        words = verdict(findings_of({"a": make_estimate(interval=None), "b": make_estimate(0.5)}))
+        assert "does not settle which policy is better" in words
+
+    @pytest.mark.parametrize(
+        ("low", "words"), [(0.001, "tells them apart"), (-0.001, "difference to greedy may be zero")]
+    )
+    def test_paired_differences_decide_where_they_are_known(self, low: float, words: str) -> None:
+        assert words in verdict(findings_of(make_comparison(low)))
+
+    def test_doubt_is_said(self) -> None:
+        words = verdict(findings_of(make_estimate(diagnostics=replay_facts(bias_certificate=2.0))))
+        assert "Do not rely on it (bias certificate: large" in words
+
+
+class TestFindings:
+    def test_a_value_that_is_not_there_comes_last(self) -> None:
+        found = findings_of({"none": make_estimate(float("nan")), "some": make_estimate(0.1)})
+        assert list(found.estimates) == ["some", "none"]
+
+    @pytest.mark.parametrize("result", [{}, [], None, {"a": 1.0}])
+    def test_what_is_no_estimate_is_refused(self, result: Any) -> None:
+        with pytest.raises(OptionError, match="report"):
+            findings_of(result)
+
+    @pytest.mark.parametrize(
+        ("name", "shown"), [("a\0", "a\\u0000"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\u001b[2J")]
+    )
+    def test_characters_that_no_file_can_hold_are_written_out(self, name: str, shown: str) -> None:
+        assert findings_of({name: make_estimate()}).best == shown
+
+
+def luminance(colour: str) -> float:
+    """Relative luminance of sRGB (WCAG 2)."""
+    parts = [int(colour[i : i + 2], 16) / 255 for i in (1, 3, 5)]
+    linear = [p / 12.92 if p <= 0.04045 else ((p + 0.055) / 1.055) ** 2.4 for p in parts]
+    return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]
+
+
+class TestCharts:
+    @pytest.mark.parametrize("colour", COLOURS)
+    def test_colours_are_seen_on_white_and_on_dark_paper(self, colour: str) -> None:
+        here, dark = luminance(colour), luminance("#14171a")
+        assert 1.05 / (here + 0.05) >= 3
+        assert (here + 0.05) / (dark + 0.05) >= 3
+
+    def test_curve_where_there_is_one_else_the_interval(self) -> None:
+        with_curve = estimate_chart(make_estimate()).to_dict()
+        without = estimate_chart(make_estimate(curve=None)).to_dict()
+        assert [layer["mark"]["type"] for layer in with_curve["layer"]] == ["area", "line", "point"]
+        assert [layer["mark"]["type"] for layer in without["layer"]] == ["rule", "point", "text"]
+
+    def test_numbers_of_the_chart_are_the_estimates(self) -> None:
+        rows = forest_chart({"a": make_estimate(0.25)}).to_dict()["layer"][0]["data"]["values"]
+        assert (rows[0]["estimate"], rows[0]["low"], rows[0]["high"]) == (0.25, 0.24, 0.26)
+
+    def test_more_policies_than_colours(self) -> None:
+        many = {f"policy {i}": make_estimate(i / 100) for i in range(10)}
+        scale = curves_chart(many).to_dict()["layer"][1]["encoding"]["color"]["scale"]
+        assert len(scale["domain"]) == len(scale["range"]) == 10
+
+    def test_what_is_not_a_number_leaves_a_gap(self) -> None:
+        chart = forest_chart({"a": make_estimate(float("nan"), interval=None), "b": make_estimate()})
+        json.dumps(chart.to_dict(), allow_nan=False)
+
+    def test_axes_are_titled_and_the_chart_described(self) -> None:
+        spec = curves_chart({"a": make_estimate()}).to_dict()
+        assert spec["layer"][1]["encoding"]["x"]["title"] == "round"
+        assert spec["layer"][1]["encoding"]["y"]["title"] == "average reward a round"
+        assert "a: from 0.05 to 0.077 by round 1,000" in spec["description"]
+
+    @pytest.mark.parametrize(("ending", "start"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!DOCTYPE html>")])
+    def test_saves_without_a_browser(self, tmp_path: Path, ending: str, start: bytes) -> None:
+        file = tmp_path / f"chart.{ending}"
+        make_estimate().plot().save(str(file))
+        assert file.read_bytes().startswith(start)
+
+
+@pytest.fixture(scope="module")
+def hostile_page() -> str:
+    estimates = {name: make_estimate(0.01 * i, name=name, notes=(name,)) for i, name in enumerate(HOSTILE)}
+    estimates[HOSTILE[0]].settings[HOSTILE[1]] = HOSTILE[2]
+    return report_html(estimates, about={HOSTILE[3]: HOSTILE[4]})
+
+
+class TestPage:
+    def test_file_is_written_whole(self, tmp_path: Path) -> None:
+        path = save_report(make_estimate(), tmp_path / "report.html")
+        assert path.is_absolute()
+        assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
+
+    def test_a_folder_that_is_not_there_is_an_error_of_ours(self, tmp_path: Path) -> None:
+        with pytest.raises(OptionError, match=r"cannot be written to .*No such file"):
+            save_report(make_estimate(), tmp_path / "missing" / "report.html")
+
+    def test_same_estimates_same_page(self) -> None:
+        assert report_html(make_estimate()) == report_html(make_estimate())
+
+    def test_hostile_labels_stay_text(self, hostile_page: str) -> None:
+        page = Page(hostile_page)
+        names = [text for text in page.texts["th"] if text in HOSTILE]
+        assert set(names) == set(HOSTILE)
+        assert page.count("script") == 3
+        assert page.count("img") == 0
+        assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+
+    def test_chart_data_is_json_that_holds_the_labels(self, hostile_page: str) -> None:
+        charts = json.loads(Page(hostile_page).script_texts()[0])
+        assert {row["policy"] for row in charts["forest"]["layer"][0]["data"]["values"]} == set(HOSTILE)
+
+    def test_drawings_hold_no_script(self, hostile_page: str) -> None:
+        drawings = re.findall(r"<svg.*?</svg>", hostile_page.split("<script", 1)[0], re.DOTALL)
+        assert len(drawings) == 2
+        allowed = {"svg", "g", "path", "line", "text", "rect", "defs", "clippath"}
+        assert {tag for drawing in drawings for tag, _ in Page(drawing).tags} <= allowed
+
+    def test_nothing_is_fetched(self, hostile_page: str) -> None:
+        page = Page(hostile_page)
+        assert page.count("link") == page.count("iframe") == page.count("object") == 0
+        fetching = ("src", "srcset", "href", "xlink:href", "action", "data", "poster", "background")
+        assert not [(tag, a) for tag, attributes in page.tags for a in attributes if a in fetching]
+        styles = "".join(page.texts["style"])
+        assert "url(" not in styles
+        assert "@import" not in styles
+
+    def test_browser_is_told_to_fetch_nothing_and_run_only_our_scripts(self, hostile_page: str) -> None:
+        import base64
+        import hashlib
+
+        page = Page(hostile_page)
+        policy = next(a["content"] for tag, a in page.tags if tag == "meta" and "http-equiv" in a)
+        assert policy is not None
+        assert policy.startswith("default-src 'none';")
+        assert "unsafe-eval" not in policy
+        assert "http" not in policy
+        for script in page.script_texts()[1:]:
+            digest = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+            assert f"'sha256-{digest}'" in policy
+
+    def test_tables_have_captions_and_scopes(self, hostile_page: str) -> None:
+        page = Page(hostile_page)
+        assert page.count("table") == page.count("caption") == 4
+        assert all(attributes.get("scope") in ("row", "col") for tag, attributes in page.tags if tag == "th")
+        ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+        assert {a["aria-labelledby"] for _, a in page.tags if "aria-labelledby" in a} <= ids
+        assert page.count("h1") == page.count("main") == page.count("header") == page.count("footer") == 1
+
+    def test_comparison_brings_its_differences(self) -> None:
+        page = Page(report_html(make_comparison(0.001)))
+        assert "linucb minus greedy" in page.texts["th"]
+        assert "best with probability 90 %" in page.texts["small"]
+
+    def test_estimates_of_several_kinds_share_a_page(self) -> None:
+        kinds = {
+            "replay": make_estimate(),
+            "weights": make_estimate(diagnostics=WeightDiagnostics(100, 50.0, 1.0, 2.0), curve=None, horizon=None),
+            "model": make_estimate(diagnostics=ModelDiagnostics(100, 50, 1), interval=None, curve=None),
+        }
+        page = report_html(kinds)
+        assert 'aria-label="does not apply"' in page
+        assert "none can honestly be given" in page
+
+    def test_settings_that_all_share_are_said_once(self) -> None:
+        text = "".join(Page(report_html({"a": make_estimate(0.1), "b": make_estimate(0.2)})).texts["th"])
+        assert text.count("seed") == 1
+
+    # A page takes some tenths of a second to draw: few examples, beside the hostile ones above.
+    @settings(max_examples=10)
+    @given(st.text(min_size=1))
+    def test_any_label_comes_out_as_it_went_in(self, label: str) -> None:
+        page = Page(report_html({label: make_estimate(curve=None)}))
+        assert findings_of({label: make_estimate()}).best in page.texts["th"]
+        assert page.count("script") == 3
