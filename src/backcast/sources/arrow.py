@@ -12,8 +12,9 @@ from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.collect import collect
 from backcast.sources.columns import Columns
-from backcast.sources.files import FilePath, find_files, open_files, to_pieces
+from backcast.sources.files import FilePath, find_files
 from backcast.sources.layout import lay_out
+from backcast.sources.pieces import open_files, to_pieces
 from backcast.sources.stream import LogStream, open_stream
 
 __all__ = ["Columns", "LogStream", "log_from_frame", "read_log", "scan_log"]

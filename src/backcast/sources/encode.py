@@ -104,18 +104,25 @@ def bucket_of(name: str, value: Any, size: int) -> int:
     >>> bucket_of("device", "phone", 32), bucket_of("device", None, 32)
     (3, 7)
     """
+    return int(_buckets_of(name, [value], size)[0])
+
+
+def _buckets_of(name: str, values: list[Any], size: int) -> IntArray:
     from sklearn.utils import murmurhash3_32
 
-    text = value if isinstance(value, bytes) else str(value).encode()
-    key = name.encode() if value is None else name.encode() + b"=" + text
-    return int(murmurhash3_32(key, seed=0, positive=True)) % size
+    key = name.encode()
+    keys = [key if value is None else b"%b=%b" % (key, _bytes(value)) for value in values]
+    return np.array([murmurhash3_32(key, seed=0, positive=True) for key in keys], dtype=np.int64) % size
+
+
+def _bytes(value: Any) -> bytes:
+    return value if isinstance(value, bytes) else str(value).encode()
 
 
 def buckets(column: pa.Array, name: str, size: int) -> IntArray:
     """The feature that each row of a text column switches on."""
     values, positions = distinct(column)
-    table = np.array([bucket_of(name, value, size) for value in values], dtype=np.int64)
-    return np.asarray(table[positions])
+    return np.asarray(_buckets_of(name, values, size)[positions])
 
 
 def fill_dense(contexts: FloatArray, at: int, batch: pa.RecordBatch, layout: Layout) -> None:

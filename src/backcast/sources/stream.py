@@ -15,8 +15,8 @@ from backcast.errors import LogError, OptionError
 from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.collect import collect
-from backcast.sources.files import Piece
 from backcast.sources.layout import Layout
+from backcast.sources.pieces import Piece
 
 __all__ = ["LogStream", "open_stream", "rechunk"]
 

@@ -1,0 +1,183 @@
+"""What files hold, and their rows in order with bounded memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import pyarrow as pa
+import pyarrow.csv
+import pyarrow.dataset
+import pyarrow.parquet
+
+from backcast.errors import SourceError
+from backcast.sources.files import Files, reading
+from backcast.sources.layout import Layout, kind_of
+
+__all__ = ["Opened", "Piece", "open_files", "to_pieces"]
+
+READ_VALUES = 2**21  # values read at a time: 16 MB of numbers
+READ_ROWS = 2**16
+BUFFERED = 2**25  # bytes of pages held for all columns of a Parquet file together
+
+
+@dataclass(frozen=True)
+class Piece:
+    """Rows of one file: all of them, or some row groups of a Parquet file."""
+
+    fragment: Any
+    format: str
+    schema: pa.Schema
+    groups: range = range(0)
+    group_rows: tuple[int, ...] = ()
+    n_rows: int | None = None
+
+    @property
+    def path(self) -> str:
+        """The file."""
+        return str(self.fragment.path)
+
+    def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        """These columns in file order, never more than a few batches in memory."""
+        rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
+        with reading(self.path, self.format):
+            if self.format == "parquet":
+                yield from _parquet_batches(self, names, rows)
+            else:
+                yield from self.fragment.to_batches(
+                    schema=self.schema, columns=list(names), batch_size=rows, batch_readahead=2, fragment_readahead=1
+                )
+
+    def counted(self, name: str) -> Piece:
+        """The same with its number of rows, found by reading one column where the file does not say."""
+        if self.n_rows is not None:
+            return self
+        return replace(self, n_rows=sum(batch.num_rows for batch in self.batches([name])))
+
+    def with_groups(self, first: int, last: int) -> Piece:
+        """Only the row groups ``first..last-1`` of these."""
+        rows = self.group_rows[first:last]
+        return replace(self, groups=self.groups[first:last], group_rows=rows, n_rows=sum(rows))
+
+
+def _parquet_batches(piece: Piece, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+    """Pages are fetched as they are needed; the dataset scanner would hold one or two whole row groups."""
+    folders = _folders(piece.fragment)
+    own = [name for name in names if name not in folders]
+    text = [name for name in own if pa.types.is_string(piece.schema.field(name).type)]
+    buffer = max(2**14, min(2**20, BUFFERED // max(1, len(own))))
+    with pyarrow.parquet.ParquetFile(
+        piece.path, filesystem=piece.fragment.filesystem, read_dictionary=text, buffer_size=buffer, pre_buffer=False
+    ) as file:
+        for batch in file.iter_batches(rows, row_groups=list(piece.groups), columns=own):
+            columns = [_column(batch, name, folders, piece.schema) for name in names]
+            yield pa.RecordBatch.from_arrays(columns, names=list(names))
+
+
+def _column(batch: pa.RecordBatch, name: str, folders: dict[str, Any], schema: pa.Schema) -> pa.Array:
+    if name not in folders:
+        return batch.column(name)
+    return pa.repeat(pa.scalar(folders[name], schema.field(name).type), batch.num_rows)
+
+
+@dataclass(frozen=True)
+class Opened:
+    """Files that could be opened: a fragment and a schema each, and the schema of all."""
+
+    format: str
+    fragments: tuple[Any, ...]
+    schemas: tuple[pa.Schema, ...]
+    schema: pa.Schema
+
+
+def open_files(files: Files) -> Opened:
+    """Look into each file: its columns, and those that its ``key=value`` folders add."""
+    with reading(files.paths[0], files.format):
+        dataset = pyarrow.dataset.dataset(
+            list(files.paths),
+            format=_dataset_format(files.format),
+            filesystem=files.filesystem,
+            partitioning=pyarrow.dataset.HivePartitioning.discover(),
+            partition_base_dir=files.base,
+        )
+    by_path = {fragment.path: fragment for fragment in dataset.get_fragments()}
+    fragments = tuple(by_path[path] for path in files.paths)
+    schemas = tuple(_schema_of(fragment, files.format, dataset.schema) for fragment in fragments)
+    return Opened(files.format, fragments, schemas, _common(schemas))
+
+
+def _dataset_format(file_format: str) -> Any:
+    if file_format == "tsv":
+        return pyarrow.dataset.CsvFileFormat(parse_options=pyarrow.csv.ParseOptions(delimiter="\t"))
+    return "json" if file_format == "ndjson" else file_format
+
+
+def _schema_of(fragment: Any, file_format: str, dataset: pa.Schema) -> pa.Schema:
+    with reading(fragment.path, file_format):
+        own = fragment.physical_schema
+        names = own.names  # fails here, not later, where a name is not UTF-8
+        return pa.schema([*own, *(dataset.field(name) for name in _folders(fragment) if name not in names)])
+
+
+def _folders(fragment: Any) -> dict[str, Any]:
+    """What the ``key=value`` folders above a file say."""
+    return dict(pyarrow.dataset.get_partition_keys(fragment.partition_expression))
+
+
+def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
+    """The first file's columns; a type it cannot know, all being null, is another's."""
+    fields = list(schemas[0])
+    for number, field in enumerate(fields):
+        for schema in schemas[1:] if pa.types.is_null(field.type) else ():
+            place = schema.get_field_index(field.name)
+            if place >= 0 and not pa.types.is_null(schema.field(place).type):
+                fields[number] = schema.field(place)
+                break
+    return pa.schema(fields)
+
+
+def to_pieces(opened: Opened, layout: Layout) -> tuple[Piece, ...]:
+    """Check that the files hold the same columns, and note the rows of those that say so."""
+    pieces: list[Piece] = []
+    for fragment, schema in zip(opened.fragments, opened.schemas, strict=True):
+        _check_same(opened, schema, fragment.path, layout)
+        piece = Piece(fragment, opened.format, _read_as(schema, opened.format, layout))
+        if opened.format == "parquet":
+            with reading(piece.path, opened.format):
+                rows = tuple(group.num_rows for group in fragment.row_groups)
+            piece = replace(piece, groups=range(len(rows)), group_rows=rows, n_rows=sum(rows))
+        pieces.append(piece)
+    return tuple(pieces)
+
+
+def _check_same(opened: Opened, schema: pa.Schema, path: str, layout: Layout) -> None:
+    first = opened.fragments[0].path
+    for name in layout.names:
+        place = schema.get_field_index(name)
+        if place < 0:
+            raise SourceError(
+                f"{first} and {path} differ: column {name!r} is missing in the second. "
+                "Read them apart, or add the column"
+            )
+        ours, theirs = opened.schema.field(name).type, schema.field(place).type
+        if kind_of(theirs) not in (kind_of(ours), "empty"):
+            raise SourceError(
+                f"{first} and {path} differ: column {name!r} is {ours} in the first and {theirs} in the second. "
+                "Write it with one type everywhere"
+            )
+
+
+def _read_as(schema: pa.Schema, file_format: str, layout: Layout) -> pa.Schema:
+    """The needed fields; numbers guessed from a text file's first lines may have a fraction further down."""
+    given = layout.columns
+    fields = [schema.field(name) for name in layout.names]
+    if file_format not in ("csv", "tsv", "ndjson"):
+        return pa.schema(fields)
+    kept = {given.action, given.times}
+    return pa.schema([_widened(field) if field.name not in kept else field for field in fields])
+
+
+def _widened(field: pa.Field) -> pa.Field:
+    guessed = pa.types.is_integer(field.type) or pa.types.is_null(field.type)
+    return field.with_type(pa.float64()) if guessed else field
