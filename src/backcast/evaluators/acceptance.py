@@ -83,23 +83,18 @@ def _smallest(log: Log) -> float:
 def largest_multiplier(weights: FloatArray, budget: float, c_max: float) -> float:
     """The largest ``c <= c_max`` with ``mean max(0, w - 1/c) <= budget``, solved exactly.
 
-    With the weights in descending order, the mean is ``(w_1 + .. + w_j - j/c) / n`` while ``w_j >= 1/c``.
+    The mean is the largest of ``(w_1 + .. + w_j - j/c) / n`` over j, weights in descending order, so that ``1/c`` is
+    the largest of ``(w_1 + .. + w_j - n budget) / j``.
 
     >>> largest_multiplier(np.array([4.0, 1.0]), budget=1.0, c_max=1.0)
     0.5
 
     By hand: at c = 1/2 only the first weight exceeds 2, by 2, and the mean of (2, 0) is the budget.
     """
-    ordered = np.sort(weights)[::-1]
-    n = ordered.size
-    if np.maximum(0.0, ordered - 1.0 / c_max).sum() <= budget * n:
-        return c_max
-    sums = np.cumsum(ordered)
-    # level j: the level 1/c at which exactly the j largest weights together exceed it by the budget
-    levels = (sums - budget * n) / np.arange(1, n + 1)
-    below = np.append(ordered[1:], 0.0)
-    fits = (levels <= ordered) & (levels >= below)
-    return float(min(c_max, 1.0 / levels[np.argmax(fits)]))
+    n = weights.size
+    sums = np.cumsum(np.sort(weights)[::-1])
+    level = float(np.max((sums - budget * n) / np.arange(1, n + 1)))
+    return c_max if level * c_max <= 1 else 1 / level
 
 
 def steer(rule: Rule, question: Question, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
