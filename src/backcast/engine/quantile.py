@@ -50,8 +50,9 @@ def make_room(ratios: RunningQuantile, events: int) -> RunningQuantile:
     """The same quantile with room for ``events`` more values (arrays move, contents do not)."""
     most = int(ratios.counts[KEEP])
     low = _grown(ratios.low, int(ratios.counts[LOW]), min(events, most) + 1)
-    # the waiting heap may overfill to twice what is needed before it is pruned
-    high = _grown(ratios.high, int(ratios.counts[HIGH]), min(events, 2 * min(most, 2**61) + 1024) + 1)
+    # a full waiting heap is pruned to what may still be needed, so it never has to be much larger than that
+    waiting, largest = int(ratios.counts[HIGH]), 2 * min(most, 2**61) + 1024
+    high = _grown(ratios.high, waiting, min(events + 1, largest - waiting))
     return ratios._replace(low=low, high=high)
 
 
