@@ -56,9 +56,15 @@ def _largest_weight(method: Anytime | TheoremTwo, found: Simulation) -> float:
     return bound
 
 
+def _spread(found: Simulation) -> float:
+    """Width of the range that holds rewards and predictions: the unit in which the paper's lemmas bound ``R_k``."""
+    low, high = found.value_range
+    return high - low
+
+
 def _anytime(method: Anytime, question: Question, found: Simulation) -> Interval:
     low, high = found.reward_range
-    scale = (high - low) * found.c_max * (1 + _largest_weight(method, found))
+    scale = _spread(found) * found.c_max * (1 + _largest_weight(method, found))
     ends = (low, high)
     if scale > 0:
         reward, weight, variation = (_total(found, name) for name in ("reward", "weight", "variation"))
@@ -69,9 +75,8 @@ def _anytime(method: Anytime, question: Question, found: Simulation) -> Interval
 
 
 def _theorem_2(method: TheoremTwo, question: Question, found: Simulation) -> Interval:
-    low, high = found.reward_range
     weight = _total(found, "weight")
     value = _total(found, "reward") / weight
     largest, delta = _largest_weight(method, found), 1 - question.level
-    reach = (high - low) * deviation_bound(int(_total(found, "events")), weight, found.c_max, largest, delta)
+    reach = _spread(found) * deviation_bound(int(_total(found, "events")), weight, found.c_max, largest, delta)
     return Interval(value - reach, value + reach, question.level, "Theorem 2", "martingale", PROGRESSIVE_VALUE)

@@ -27,12 +27,16 @@ SHOWN_POINTS = 50
 
 @dataclass(frozen=True)
 class Simulation:
-    """What a run left: its trajectories, sums by round, and the log it ran on (None for a stream)."""
+    """What a run left: its trajectories, sums by round, and the log it ran on (None for a stream).
+
+    ``value_range`` holds the rewards and the predictions alike, which is what bounds on one event need.
+    """
 
     trajectories: list[Trajectory]
     curve: Curve
     log: Log | None
     reward_range: tuple[float, float]
+    value_range: tuple[float, float]
     smallest_propensity: float
     c_max: float
 
@@ -63,18 +67,26 @@ def simulate(question: Question, steering: Steering) -> Simulation:
     run: Run | None = None
     whole: Log | None = None
     smallest = 1.0
+    rewards = values = (np.inf, -np.inf)
     for part, predicted in predicted_parts(question, streams):
         if run is None:
             run = _new_run(question, steering, part, streams)
             whole = part if question.in_memory else None
         smallest = min(smallest, float(part.propensities.min()))
+        rewards = _hull(rewards, part.reward_bounds)
+        values = _hull(values, (float(predicted.min()), float(predicted.max())))
         run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
     if run is None:
         raise EvaluationError("the stream gave no events")
-    found = Simulation(run.close(), run.curve, whole, run.reward_range, smallest, steering.c_max)
+    ranges = rewards, _hull(rewards, values)
+    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, steering.c_max)
     if not found.complete:
         _report_failure(question, found)
     return found
+
+
+def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
+    return min(one[0], other[0]), max(one[1], other[1])
 
 
 def _new_run(question: Question, steering: Steering, part: Log, streams: Streams) -> Run:
