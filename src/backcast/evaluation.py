@@ -67,7 +67,7 @@ def evaluate(
     """
     _check(policy, level, horizon)
     chosen = _default_evaluator(policy) if isinstance(evaluator, str) and evaluator == "auto" else evaluator
-    if not isinstance(chosen, Evaluator):
+    if isinstance(chosen, type) or not isinstance(chosen, Evaluator):
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
     question = Question(
         log=log,
@@ -93,6 +93,8 @@ def _name(policy: object) -> str:
 
 
 def _check(policy: Any, level: float, horizon: int | None) -> None:
+    if isinstance(policy, type):
+        raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
     if not isinstance(policy, Policy | LogPolicy):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
     if not 0 < level < 1:

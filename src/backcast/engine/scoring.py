@@ -58,10 +58,22 @@ def fresh_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
             f"{name_of(policy)} cannot be copied ({problem}); evaluators train a copy. Give it a __deepcopy__"
         ) from problem
     if isinstance(twin, StartsFresh):
-        twin.start(log.n_actions, log.n_features, rng)
+        _start(twin, log, rng)
     if is_learning(twin) and batch_size_of(twin) < 1:
         raise PolicyError(f"{name_of(policy)}.batch_size is {batch_size_of(twin)}; it must be at least 1")
     return twin
+
+
+def _start(twin: StartsFresh, log: Log, rng: np.random.Generator) -> None:
+    try:
+        twin.start(log.n_actions, log.n_features, rng)
+    except BackcastError:
+        raise
+    except Exception as problem:
+        raise PolicyError(
+            f"{name_of(twin)}.start failed for {log.n_actions} actions and {log.n_features} features: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
 
 
 def contexts_for(policy: Any, log: Log) -> Contexts:
