@@ -128,7 +128,8 @@ class Run:
         return self.trajectories
 
     def _begin(self, log: Log) -> None:
-        self._twin = fresh_copy(self.policy, log, self.rng)
+        # a stream of its own for each trajectory, so that any of them can be replayed
+        self._twin = fresh_copy(self.policy, log, self.rng.spawn(1)[0])
         self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
         self._pending = Pending.of_length(self._batch if self._batch < NEVER else 0)
         self._waiting: list[tuple[Log, FloatArray]] = []

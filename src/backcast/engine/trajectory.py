@@ -31,6 +31,11 @@ class Trajectory:
         return int(self.sums["accepted"])
 
     @property
+    def open_weight(self) -> float:
+        """``c_t |B(t)|`` of the block that no acceptance has ended."""
+        return float(self.sums["weight"] - self.sums["closed_weight"])
+
+    @property
     def value(self) -> float:
         """``R / C`` (Algorithm 1, step 3); of a history that reached its horizon, up to the last acceptance."""
         return float(self.sums["reward"] / self.sums["weight"])
