@@ -10,9 +10,9 @@ import numpy as np
 from backcast.arrays import FloatArray
 from backcast.kernels.jit import compiled
 
-__all__ = ["BASE", "INVERSE", "RATIO", "RESIDUAL", "TERM", "WEIGHT", "Columns", "Moments"]
+__all__ = ["BASE", "BOUND", "RATIO", "RESIDUAL", "TERM", "WEIGHT", "Columns", "Moments"]
 
-BASE, WEIGHT, TERM, RATIO, RESIDUAL, INVERSE = range(6)
+BASE, WEIGHT, TERM, RATIO, RESIDUAL, BOUND = range(6)
 N_COLUMNS = 6
 
 
@@ -31,8 +31,9 @@ class Columns(NamedTuple):
         ``w_k = pi(a_k|x_k) / p_k``.
     residual
         ``r_k - q(x_k, a_k)``: the reward itself without a model.
-    inverse
-        ``1 / p_k``: no policy could have a larger ratio here.
+    bound
+        What the ratio could have been at most: ``max_a pi(a|x_k)/mu(a|x_k)`` where the log records all of mu, else
+        ``1 / p_k``.
     """
 
     base: FloatArray
@@ -40,7 +41,7 @@ class Columns(NamedTuple):
     term: FloatArray
     ratio: FloatArray
     residual: FloatArray
-    inverse: FloatArray
+    bound: FloatArray
 
 
 @dataclass(frozen=True, eq=False)

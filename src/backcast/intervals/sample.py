@@ -37,6 +37,9 @@ class Sample:
         Known bounds of base and residual, None where no reward range is declared.
     weights_average_one
         Whether the weights are the ratios pi/p themselves, whose expectation is 1.
+    bound_known
+        Whether the largest ratio in ``moments`` is a true bound: the log records the logger's probabilities of all
+        actions, or the logger was uniform.
     estimand
         What the estimate is about.
     largest
@@ -53,6 +56,7 @@ class Sample:
     base_range: tuple[float, float] | None = None
     residual_range: tuple[float, float] | None = None
     weights_average_one: bool = True
+    bound_known: bool = False
     estimand: str = FIXED_VALUE
     largest: Callable[[float], float] = float
     seed: int = 0
@@ -67,6 +71,12 @@ class Sample:
     def std_error(self) -> float:
         """Its standard error by the delta method."""
         return std_error(self.form, self.moments)
+
+    @property
+    def weighs_rewards(self) -> bool:
+        """Whether the estimate weighs rewards by pi/p itself and asks no model."""
+        moments = self.moments
+        return self.weights_average_one and bool(moments.low[BASE] == 0.0 == moments.high[BASE])
 
     @classmethod
     def of(cls, columns: Columns, form: Form | None = None) -> Sample:

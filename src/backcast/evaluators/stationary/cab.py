@@ -7,6 +7,7 @@ from functools import partial
 from typing import Any
 
 from backcast.arrays import IntArray
+from backcast.engine.events import plain
 from backcast.engine.scoring import probabilities_of
 from backcast.errors import EvaluationError
 from backcast.estimate import Estimate
@@ -16,7 +17,7 @@ from backcast.evaluators.stationary.method import Method, estimate_from, moments
 from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.shapes import CLIP
 from backcast.evaluators.stationary.tuning import Threshold, check_threshold, chosen
-from backcast.evaluators.stationary.weighing import Weighed, WeighedLog, weigh_staged
+from backcast.evaluators.stationary.weighing import Weighed, WeighedLog, bounds, weigh_staged
 from backcast.log import Log
 
 __all__ = ["CAB"]
@@ -83,6 +84,5 @@ def _weigh_blended(threshold: float, policy: Any, stage: Stage, block: Log, plac
             "pass logging_probabilities to the log, or use PessimisticDR, which has the same expectation"
         )
     target = probabilities_of(policy, block)
-    inverse = 1.0 / block._propensities
-    base = beyond(target, stage.table(block, places), block._logging, threshold)
-    return Weighed(taken(target, block._actions) * inverse, base, block._rewards, inverse)
+    base = beyond(target, stage.table(block, places), plain(block._logging), threshold)
+    return Weighed(taken(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block))

@@ -7,7 +7,7 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.kernels.jit import compiled
 
-__all__ = ["beyond", "expectations", "taken"]
+__all__ = ["beyond", "expectations", "largest_ratios", "taken"]
 
 
 @compiled
@@ -54,4 +54,19 @@ def beyond(target: FloatArray, predicted: FloatArray, logging: FloatArray, thres
                 left -= threshold * logging[k, a]
             if left > 0.0:
                 out[k] += left * predicted[k, a]
+    return out
+
+
+@compiled
+def largest_ratios(target: FloatArray, logging: FloatArray) -> FloatArray:
+    """``max_a pi(a)/mu(a)`` over the actions the logger may take: how large a weight could have been.
+
+    >>> largest_ratios(np.array([[0.5, 0.25, 0.25]]), np.array([[0.5, 0.5, 0.0]]))
+    array([1.])
+    """
+    out = np.zeros(target.shape[0])
+    for k in range(target.shape[0]):
+        for a in range(target.shape[1]):
+            if logging[k, a] > 0.0:
+                out[k] = max(out[k], target[k, a] / logging[k, a])
     return out

@@ -15,8 +15,8 @@ from backcast.estimate import Estimate, Interval
 from backcast.evaluators.question import Question, require_stationary
 from backcast.evaluators.stationary.weighing import Shape, WeighedLog, unshaped, weigh
 from backcast.intervals.forms import Form, Plain
-from backcast.intervals.moments import RATIO, Columns, Moments
-from backcast.intervals.normal import Normal
+from backcast.intervals.moments import BOUND, RATIO, Columns, Moments
+from backcast.intervals.recommended import Recommended
 from backcast.intervals.sample import FIXED_VALUE, IntervalMethod, Sample
 
 __all__ = ["SHAPED_VALUE", "Method", "answer_by", "estimate_from", "moments_of", "plain"]
@@ -60,7 +60,7 @@ class Method:
     blended: bool = False
     shape: Shape = unshaped
     form: Callable[[Moments], Form] = plain
-    interval: IntervalMethod = field(default_factory=Normal)
+    interval: IntervalMethod = field(default_factory=Recommended)
     largest: Callable[[float], float] = float
     settings: dict[str, Any] = field(default_factory=dict)
 
@@ -111,6 +111,7 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
         base_range=ranges[0],
         residual_range=ranges[1],
         weights_average_one=method.shape is unshaped and not method.blended,
+        bound_known=events.knows_bound(float(moments.low[BOUND]), float(moments.high[BOUND])),
         estimand=method.estimand,
         largest=method.largest,
         seed=question.seed,

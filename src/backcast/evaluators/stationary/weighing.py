@@ -6,6 +6,7 @@ never with events times actions.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol
@@ -13,9 +14,10 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.engine.scoring import contexts_for, fresh_copy, probabilities_of
+from backcast.engine.events import plain
+from backcast.engine.scoring import fresh_copy, probabilities_of
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.stationary.kernels import expectations, taken
+from backcast.evaluators.stationary.kernels import expectations, largest_ratios, taken
 from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.target import expectation_of, probability_of
 from backcast.intervals.moments import Columns
@@ -40,12 +42,12 @@ class Weighed(NamedTuple):
     ratio: FloatArray
     base: FloatArray
     residual: FloatArray
-    inverse: FloatArray
+    bound: FloatArray
 
     def columns(self, shape: Shape = unshaped) -> Columns:
         """With the weights that a shape makes of the ratios."""
         weight = shape(self.ratio)
-        return Columns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.inverse)
+        return Columns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.bound)
 
 
 class Weigher(Protocol):
@@ -60,13 +62,17 @@ class Weigher(Protocol):
 class WeighedLog:
     """The weighed events of a question, block by block and as often as wanted.
 
-    A log in memory is weighed once and kept; a stream is weighed anew in each pass.
+    A log in memory is weighed once and kept; a stream is weighed anew in each pass. ``uniform`` is the weight bound
+    that a uniform logger would have (nan where actions come and go), ``records_logging`` tells whether bounds come
+    from the logger's probabilities of all actions.
     """
 
     blocks: Callable[[], Iterator[Weighed]]
     keep: bool
     reward_range: tuple[float, float] | None
     propensities_estimated: bool
+    uniform: float
+    records_logging: bool
     on_progress: Callable[[int], None]
     notes: tuple[str, ...] = ()
     _kept: list[Weighed] | None = field(default=None, repr=False)
@@ -81,6 +87,10 @@ class WeighedLog:
             self._kept = list(blocks)
             return iter(self._kept)
         return blocks
+
+    def knows_bound(self, low: float, high: float) -> bool:
+        """Whether bounds between these numbers hold for events not seen: all recorded, or a uniform logger."""
+        return self.records_logging or abs(low - self.uniform) + abs(high - self.uniform) < 1e-9 * self.uniform
 
     def _telling(self) -> Iterator[Weighed]:
         for block in self.blocks():
@@ -101,6 +111,8 @@ def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> Weighe
         question.in_memory,
         first.reward_range,
         first.propensities_estimated,
+        float(first.n_actions) if first._available is None else math.nan,
+        first._logging is not None and not callable(getattr(question.policy, "probability_of", None)),
         question.on_progress,
         log.notes,
     )
@@ -136,39 +148,49 @@ def _blocks(log: Log) -> Iterator[tuple[Log, IntArray]]:
 
 
 def weigh_rewards(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
-    """Without a model: the residual is the reward, and the policy is asked for the logged actions alone."""
-    inverse = 1.0 / block._propensities
-    return Weighed(probability_of(policy, block) * inverse, np.zeros(len(block)), block._rewards, inverse)
+    """Without a model: the residual is the reward."""
+    return _weigh_level(policy, block, 0.0)
 
 
 def weigh_doubly_robust(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
     """With a model: its expectation under the policy, and the surprise at the logged action."""
-    inverse = 1.0 / block._propensities
     if stage.level is not None:
-        # probabilities sum to 1, so the expectation of one number is that number
-        own = probability_of(policy, block)
-        return Weighed(own * inverse, np.full(len(block), stage.level), block._rewards - stage.level, inverse)
+        return _weigh_level(policy, block, stage.level)
     if callable(getattr(policy, "expectation", None)) and callable(getattr(stage.model, "predict_actions", None)):
-        return _weigh_few(policy, stage.model, block, inverse)
+        return _weigh_few(policy, stage.model, block)
     predicted = stage.table(block, places)
     target = probabilities_of(policy, block)
     return Weighed(
-        taken(target, block._actions) * inverse,
+        taken(target, block._actions) / block._propensities,
         expectations(target, predicted),
         block._rewards - taken(predicted, block._actions),
-        inverse,
+        bounds(target, block),
     )
 
 
-def _weigh_few(policy: Any, model: Any, block: Log, inverse: FloatArray) -> Weighed:
+def bounds(target: FloatArray, block: Log) -> FloatArray:
+    """What each ratio could have been at most, as far as the log shows."""
+    return 1.0 / block._propensities if block._logging is None else largest_ratios(target, plain(block._logging))
+
+
+def _weigh_level(policy: Any, block: Log, level: float) -> Weighed:
+    """A model that says one number: its expectation is that number, so only the logged actions matter."""
+    base, residual = np.full(len(block), level), block._rewards - level
+    if not callable(getattr(policy, "probability_of", None)):
+        target = probabilities_of(policy, block)
+        return Weighed(taken(target, block._actions) / block._propensities, base, residual, bounds(target, block))
+    return Weighed(probability_of(policy, block) / block._propensities, base, residual, 1.0 / block._propensities)
+
+
+def _weigh_few(policy: Any, model: Any, block: Log) -> Weighed:
     """Policy and model both answer for single actions: no table over the action set is built."""
 
     def values(actions: IntArray) -> FloatArray:
-        return np.asarray(model.predict_actions(contexts_for(model, block), actions), dtype=np.float64)
+        return np.asarray(model.predict_actions(block.contexts, actions), dtype=np.float64)
 
     return Weighed(
-        probability_of(policy, block) * inverse,
+        probability_of(policy, block) / block._propensities,
         expectation_of(policy, block, values),
         block._rewards - values(block._actions),
-        inverse,
+        1.0 / block._propensities,
     )
