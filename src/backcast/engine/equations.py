@@ -10,7 +10,17 @@ import numpy as np
 from backcast.arrays import FloatArray
 from backcast.kernels.jit import compiled
 
-__all__ = ["accepts", "event_value", "excess_mass", "quantile_rank"]
+__all__ = ["accepts", "corrected", "event_value", "excess_mass", "quantile_rank"]
+
+
+@compiled
+def corrected(expected: float, weight: float, reward: float, predicted: float) -> float:
+    """The doubly robust correction: ``expected + w (r - q(a))`` (Dudik et al. 2012, step 2a).
+
+    >>> corrected(0.375, 2.0, 1.0, 0.5)
+    1.375
+    """
+    return expected + weight * (reward - predicted)
 
 
 @compiled
@@ -25,7 +35,7 @@ def event_value(target: FloatArray, predicted: FloatArray, action: int, reward: 
     expected = 0.0
     for a in range(target.size):
         expected += target[a] * predicted[a]
-    return float(expected + target[action] / propensity * (reward - predicted[action]))
+    return corrected(expected, target[action] / propensity, reward, predicted[action])
 
 
 @compiled
@@ -39,13 +49,13 @@ def accepts(uniform: float, multiplier: float, probability: float, propensity: f
 
 
 @compiled
-def excess_mass(weight: float, multiplier: float) -> float:
+def excess_mass(weight: float, limit: float) -> float:
     """What acceptance at most 1 cuts off: ``max(0, w - 1/c)``, whose mean is the bias mass of section 3.2.
 
-    >>> excess_mass(3.0, 0.5), excess_mass(1.0, 0.5)
+    >>> excess_mass(3.0, limit=2.0), excess_mass(1.0, limit=2.0)
     (1.0, 0.0)
     """
-    return max(0.0, weight - 1.0 / multiplier)
+    return max(0.0, weight - limit)
 
 
 @compiled

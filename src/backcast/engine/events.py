@@ -1,7 +1,4 @@
-"""One event of Algorithm 1 (Dudik et al. 2012), and the records that a run keeps of it, compiled.
-
-Both drivers call ``take_event`` for every event in order; they differ only in where the probabilities come from.
-"""
+"""The columns that compiled code reads, and the records that a run of Algorithm 1 (Dudik et al. 2012) keeps."""
 
 from __future__ import annotations
 
@@ -11,8 +8,8 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast.arrays import BoolArray, FloatArray, IntArray
-from backcast.engine.equations import accepts, event_value, excess_mass
-from backcast.engine.quantile import RunningQuantile, observe, quantile
+from backcast.engine.equations import excess_mass
+from backcast.engine.quantile import RunningQuantile, quantile
 from backcast.kernels.jit import compiled
 from backcast.kernels.views import mask_of
 from backcast.log import Log
@@ -25,38 +22,43 @@ __all__ = [
     "Events",
     "Rule",
     "TraceArrays",
+    "accept",
+    "end_block",
     "events_of",
     "new_curve",
     "new_run",
-    "take_event",
+    "note_event",
+    "plain",
+    "set_multiplier",
 ]
 
 CURVE_BINS = 512
 
 RUN = np.dtype(
     [
-        ("c", np.float64),  # the multiplier in force
+        ("c", np.float64),  # the multiplier in force, and one over it
+        ("inverse_c", np.float64),
         ("accepted", np.int64),  # t - 1
         ("events", np.int64),
         ("reward", np.float64),  # R
         ("weight", np.float64),  # C
-        ("closed_reward", np.float64),  # R, C and events at the last acceptance
+        ("value", np.float64),  # sum of R_k
+        ("variation", np.float64),  # sum of (c R_k - c * predictable mean)^2
+        ("closed_reward", np.float64),  # R and C at the last acceptance
         ("closed_weight", np.float64),
-        ("closed_events", np.int64),
         ("accepted_reward", np.float64),
         ("accepted_squared", np.float64),
-        ("block_excess", np.float64),  # of the block under way
-        ("block_events", np.int64),
         ("certificate", np.float64),  # sum over blocks of the block mean of max(0, w - 1/c)
         ("excess", np.float64),  # sum of max(0, c w - 1)
         ("cut", np.int64),  # events with c w > 1
-        ("ratio", np.float64),  # sums of w and w^2, and the largest w and c w
+        ("ratio", np.float64),  # sums of w and w^2, and the largest w
         ("ratio_squared", np.float64),
         ("largest_ratio", np.float64),
-        ("largest_step", np.float64),
-        ("value", np.float64),  # sum of R_k
-        ("variation", np.float64),  # sum of (c R_k - c * predictable mean)^2
-        ("squared_weight", np.float64),  # sum of c^2
+        # the block under way: c does not change inside it, so plain sums are enough until it ends
+        ("block_events", np.int64),
+        ("block_value", np.float64),
+        ("block_squared", np.float64),
+        ("block_excess", np.float64),
     ]
 )
 
@@ -146,6 +148,7 @@ def new_run(c: float) -> npt.NDArray[Any]:
     """The record of a trajectory that has seen nothing, with its first multiplier."""
     run = np.zeros(1, dtype=RUN)
     run["c"] = c
+    run["inverse_c"] = 1.0 / c
     return run
 
 
@@ -156,8 +159,8 @@ def new_curve(horizon: int | None = None) -> Curve:
 
 
 @compiled
-def add_to_curve(curve: Curve, round_: int, c: float, value: float) -> None:
-    """Add one event to the bin of its round, merging neighbours when the rounds outgrow the bins."""
+def add_to_curve(curve: Curve, round_: int, c: float, events: int, value: float, squared: float) -> None:
+    """Add a block to the bin of its round, merging neighbours when the rounds outgrow the bins."""
     sums, width = curve.sums, curve.width
     while round_ >= sums.shape[0] * width[0]:
         half = sums.shape[0] // 2
@@ -168,86 +171,74 @@ def add_to_curve(curve: Curve, round_: int, c: float, value: float) -> None:
         width[0] *= 2
     row = sums[round_ // width[0]]
     row[0] += c * value
-    row[1] += c
-    row[2] += c * c * value * value
+    row[1] += c * events
+    row[2] += c * c * squared
     row[3] += c * c * value
-    row[4] += c * c
+    row[4] += c * c * events
 
 
 @compiled
-def note_weights(run: Any, weight: float, excess: float) -> None:
-    """Keep count of the weights, and of what acceptance cuts off (section 3.2)."""
+def set_multiplier(run: Any, c: float) -> None:
+    """Put a multiplier in force."""
+    run.c = c
+    run.inverse_c = 1.0 / c
+
+
+@compiled
+def note_event(run: Any, weight: float, value: float) -> None:
+    """Add one event to the block under way, and its weight to what is known of the weights (section 3.2)."""
+    run.block_events += 1
+    run.block_value += value
+    run.block_squared += value * value
     run.ratio += weight
     run.ratio_squared += weight * weight
-    run.largest_ratio = max(run.largest_ratio, weight)
-    run.largest_step = max(run.largest_step, run.c * weight)
-    run.excess += run.c * excess
-    run.cut += excess > 0.0
-    run.block_excess += excess
-    run.block_events += 1
+    if weight > run.largest_ratio:
+        run.largest_ratio = weight
+    excess = excess_mass(weight, run.inverse_c)
+    if excess > 0.0:
+        run.block_excess += excess
+        run.cut += 1
 
 
 @compiled
-def note_value(run: Any, rule: Rule, value: float) -> None:
-    """Steps 2b and 2c, ``R += c R_k`` and ``C += c``, and the variation about a mean that event k did not set."""
+def end_block(run: Any, rule: Rule, curve: Curve) -> None:
+    """Steps 2b and 2c for a whole block, ``R += c R_k`` and ``C += c``.
+
+    The variation is taken about the mean of the blocks before, which this block did not set.
+    """
+    events, c = run.block_events, run.c
+    if events == 0:
+        return
     middle = 0.5 * (rule.reward_low + rule.reward_high)
     mean = run.value / run.events if run.events > 0 else middle
     mean = min(max(mean, rule.reward_low), rule.reward_high)
-    run.variation += (run.c * (value - mean)) ** 2
-    run.reward += run.c * value
-    run.weight += run.c
-    run.squared_weight += run.c * run.c
-    run.value += value
-    run.events += 1
+    run.variation += c * c * (run.block_squared - 2.0 * mean * run.block_value + events * mean * mean)
+    run.reward += c * run.block_value
+    run.weight += c * events
+    run.value += run.block_value
+    run.events += events
+    run.excess += c * run.block_excess
+    add_to_curve(curve, run.accepted, c, events, run.block_value, run.block_squared)
+    run.block_events = 0
+    run.block_value = 0.0
+    run.block_squared = 0.0
+    run.block_excess = 0.0
 
 
 @compiled
-def close_block(run: Any, k: int, reward: float, accepted: Accepted) -> None:
-    """Book an acceptance: the block ends, its mean excess joins the certificate."""
+def accept(run: Any, k: int, reward: float, rule: Rule, book: Book) -> None:
+    """Book an acceptance: the block ends, its mean excess joins the certificate, the multiplier may move."""
+    accepted = book.accepted
     if accepted.places.size > 0:
         accepted.places[accepted.filled[0]] = k
-        accepted.weights[accepted.filled[0]] = run.weight - run.closed_weight
+        accepted.weights[accepted.filled[0]] = run.c * run.block_events
         accepted.filled[0] += 1
+    run.certificate += run.block_excess / run.block_events
+    end_block(run, rule, book.curve)
     run.accepted += 1
     run.accepted_reward += reward
     run.accepted_squared += reward * reward
     run.closed_reward = run.reward
     run.closed_weight = run.weight
-    run.closed_events = run.events
-    run.certificate += run.block_excess / run.block_events
-    run.block_excess = 0.0
-    run.block_events = 0
-
-
-@compiled
-def take_event(
-    k: int,
-    target: FloatArray,
-    events: Events,
-    rule: Rule,
-    run: Any,
-    book: Book,
-) -> bool:
-    """Steps 2a to 2f of Algorithm 1 for event ``k``; whether it is accepted."""
-    action, reward, propensity = events.actions[k], events.rewards[k], events.propensities[k]
-    predicted = events.predicted[k if events.predicted.shape[0] > 1 else 0]
-    probability = target[action]
-    weight = probability / propensity
-    value = event_value(target, predicted, action, reward, propensity)
-    accepted = probability > 0.0 and accepts(events.uniforms[k], run.c, probability, propensity)
-    trace = book.trace
-    if trace.accepted.size > 0:
-        trace.multiplier[k] = run.c
-        trace.weight[k] = weight
-        trace.value[k] = value
-        trace.accepted[k] = accepted
-    add_to_curve(book.curve, run.accepted, run.c, value)
-    note_weights(run, weight, excess_mass(weight, run.c))
-    note_value(run, rule, value)
     if rule.adaptive:
-        observe(book.ratios, propensity / probability if probability > 0.0 else np.inf)
-    if accepted:
-        close_block(run, k, reward, book.accepted)
-        if rule.adaptive:
-            run.c = min(rule.c_max, quantile(book.ratios))
-    return accepted
+        set_multiplier(run, min(rule.c_max, quantile(book.ratios)))

@@ -103,7 +103,7 @@ def prune(ratios: RunningQuantile) -> None:
     """Drop waiting values that no later rank can reach, and lower the ceiling to match."""
     counts = ratios.counts
     needed = max(1, counts[KEEP] - counts[LOW])
-    if counts[HIGH] < ratios.high.size or needed >= counts[HIGH]:
+    if needed >= counts[HIGH]:
         return
     kept = np.sort(ratios.high[: counts[HIGH]])[:needed]
     # an ascending array is a min-heap already
@@ -113,19 +113,13 @@ def prune(ratios: RunningQuantile) -> None:
 
 
 @compiled
-def observe(ratios: RunningQuantile, value: float) -> None:
-    """Take in one value; room must have been made."""
+def balance(ratios: RunningQuantile) -> int:
+    """Move values between the heaps until ``low`` holds the ``rank`` smallest, or all there are; the rank."""
     low, high, counts = ratios.low, ratios.high, ratios.counts
-    counts[TOTAL] += 1
-    if value < ratios.ceiling[0]:
-        if counts[LOW] > 0 and value < low[0]:
-            push_up(low, counts[LOW], value, -1.0)
-            counts[LOW] += 1
-        else:
-            push_up(high, counts[HIGH], value, 1.0)
-            counts[HIGH] += 1
     rank = quantile_rank(ratios.q, counts[TOTAL])
     while counts[LOW] > rank:
+        if counts[HIGH] == high.size:
+            prune(ratios)
         push_up(high, counts[HIGH], pop_top(low, counts[LOW], -1.0), 1.0)
         counts[LOW] -= 1
         counts[HIGH] += 1
@@ -133,13 +127,36 @@ def observe(ratios: RunningQuantile, value: float) -> None:
         push_up(low, counts[LOW], pop_top(high, counts[HIGH], 1.0), -1.0)
         counts[HIGH] -= 1
         counts[LOW] += 1
-    prune(ratios)
+    return rank
+
+
+@compiled
+def keep(ratios: RunningQuantile, value: float) -> None:
+    """Put a value below the ceiling into the heap where it belongs."""
+    low, high, counts = ratios.low, ratios.high, ratios.counts
+    if counts[LOW] == low.size:
+        balance(ratios)
+    if counts[LOW] > 0 and value < low[0]:
+        push_up(low, counts[LOW], value, -1.0)
+        counts[LOW] += 1
+        return
+    if counts[HIGH] == high.size:
+        prune(ratios)
+    push_up(high, counts[HIGH], value, 1.0)
+    counts[HIGH] += 1
+
+
+@compiled
+def observe(ratios: RunningQuantile, value: float) -> None:
+    """Take in one value; room must have been made. The heaps are balanced when the quantile is asked for."""
+    ratios.counts[TOTAL] += 1
+    if value < ratios.ceiling[0]:
+        keep(ratios, value)
 
 
 @compiled
 def quantile(ratios: RunningQuantile) -> float:
     """The q-quantile of all values so far, or the ceiling where it lies at or above it."""
-    counts = ratios.counts
-    if counts[LOW] < quantile_rank(ratios.q, counts[TOTAL]):
+    if balance(ratios) > ratios.counts[LOW]:
         return float(ratios.ceiling[1])
     return float(min(ratios.low[0], ratios.ceiling[1]))

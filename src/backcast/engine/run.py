@@ -12,8 +12,20 @@ from typing import Any
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.engine.drivers import Pending, Stops, fused, scan
-from backcast.engine.events import Accepted, Book, Curve, Events, Rule, TraceArrays, events_of, new_curve, new_run
+from backcast.engine.drivers import NO_VIEW, Pending, Scored, Stops, drive
+from backcast.engine.events import (
+    Accepted,
+    Book,
+    Curve,
+    Events,
+    Rule,
+    TraceArrays,
+    end_block,
+    events_of,
+    new_curve,
+    new_run,
+    set_multiplier,
+)
 from backcast.engine.quantile import TOTAL, RunningQuantile, make_room, new_quantile, observe, quantile
 from backcast.engine.scoring import fresh_copy, probabilities_of, teach
 from backcast.engine.trajectory import Trajectory, joined
@@ -123,7 +135,7 @@ class Run:
 
     def close(self) -> list[Trajectory]:
         """Book the unfinished trajectory, if events have been spent on one; all trajectories."""
-        if self._twin is not None and self._sums["events"][0] > 0:
+        if self._twin is not None and self._seen() > 0:
             self._finish(complete=self.horizon is None)
         return self.trajectories
 
@@ -164,6 +176,9 @@ class Run:
             return self._rule.c_max
         return float(min(self._rule.c_max, quantile(ratios)))
 
+    def _seen(self) -> int:
+        return int(self._sums["events"][0] + self._sums["block_events"][0])
+
     def _is_fused(self) -> bool:
         return self.driver != "block" and isinstance(self._twin, CompiledPolicy)
 
@@ -192,7 +207,7 @@ class Run:
         stops = Stops(self._pause(), NEVER if alone else self._due(), self._batch if alone else NEVER)
         book = self._book(end - place, trace)
         state = self._twin.state_for(log._contexts)
-        after = fused((place, end), state, view, events, self._rule, stops, book, self._pending)
+        after = drive((place, end), state, view, events, self._rule, stops, book, self._pending)
         self._note_accepted(log, book.accepted)
         return after
 
@@ -201,7 +216,8 @@ class Run:
         probabilities = probabilities_of(self._twin, log[place:end])
         stops = Stops(self._pause(), self._due(), NEVER)
         book = self._book(end - place, trace)
-        after = int(scan(place, probabilities, events, self._rule, stops, book, self._pending))
+        scored = Scored(probabilities, place)
+        after = drive((place, end), scored, NO_VIEW, events, self._rule, stops, book, self._pending)
         self._note_accepted(log, book.accepted)
         return after
 
@@ -212,7 +228,7 @@ class Run:
         largest = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, (1 << 20) // n_actions))
         if self._batch == NEVER:
             return largest
-        rate = (self._sums["accepted"][0] + 1) / (self._sums["events"][0] + 2)
+        rate = (self._sums["accepted"][0] + 1) / (self._seen() + 2)
         due = self._due() - int(self._pending.filled[0])
         return int(min(max(1.25 * due / rate, SMALLEST_BLOCK), largest))
 
@@ -231,7 +247,7 @@ class Run:
             self._set_aside(log)
             self._teach()
         if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
-            self._sums["c"] = min(self._rule.c_max, self.steering.calibrate(self._twin))
+            set_multiplier(self._sums[0], min(self._rule.c_max, self.steering.calibrate(self._twin)))
 
     def _set_aside(self, log: Log) -> None:
         """Copy the queued events out of a part that is about to go."""
@@ -246,6 +262,7 @@ class Run:
         self._waiting = []
 
     def _finish(self, *, complete: bool) -> None:
+        end_block(self._sums[0], self._rule, self.curve)
         order = joined(self._order, np.int64)
         self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
         self._twin = None

@@ -12,25 +12,57 @@ from backcast.errors import PolicyError
 from backcast.kernels.jit import compiled, uncached
 from backcast.kernels.views import View
 
-__all__ = ["Kernel", "is_builtin", "learn", "learn_block", "register", "score", "score_block"]
+__all__ = [
+    "Kernel",
+    "choose",
+    "is_builtin",
+    "is_divisible",
+    "learn",
+    "learn_block",
+    "raw",
+    "register",
+    "score",
+    "score_block",
+]
 
 Kernel = Callable[..., None]
 
 _SCORE: dict[type, Kernel] = {}
 _LEARN: dict[type, Kernel] = {}
+_RAW: dict[type, Callable[..., float]] = {}
+_CHOOSE: dict[type, Kernel] = {}
 
 
-def register(state: type, *, score: Kernel, learn: Kernel) -> None:
+def register(
+    state: type,
+    *,
+    score: Kernel,
+    learn: Kernel,
+    raw: Callable[..., float] | None = None,
+    choose: Kernel | None = None,
+) -> None:
     """Say which kernels serve states of this NamedTuple class; they are written in Python that Numba compiles.
 
     ``score(state, view, k, available, out)`` fills ``out`` with the probabilities of all actions at event ``k``;
     ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
+
+    A policy whose actions have models of their own may split ``score`` in two, so that only what changed is scored
+    again: ``raw(state, view, k, action)`` is one action's score, which changes only when that action is learned, and
+    ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
     """
     known = _SCORE.get(state)
     if known is not None and known is not score:
         raise PolicyError(f"{state.__name__} has kernels already; give each compiled policy a state class of its own")
     _SCORE[state] = score
     _LEARN[state] = learn
+    if raw is not None and choose is not None:
+        _RAW[state] = raw
+        _CHOOSE[state] = choose
+
+
+def is_divisible(state: object) -> bool:
+    """Whether the policy scores each action by itself, so that only those that changed need scoring again."""
+    return type(state) in _RAW
 
 
 def is_builtin(state: object) -> bool:
@@ -46,6 +78,26 @@ def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray)
 def learn(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
     """Let the policy learn from event ``k``. Compiled code only."""
     raise NotImplementedError("learn runs inside compiled code")
+
+
+def raw(state: Any, view: View, k: int, action: int) -> float:
+    """The raw score of one action at event ``k``. Compiled code only."""
+    raise NotImplementedError("raw runs inside compiled code")
+
+
+def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
+    """Turn raw scores into probabilities. Compiled code only."""
+    raise NotImplementedError("choose runs inside compiled code")
+
+
+@overload(raw, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _raw(state: Any, view: Any, k: Any, action: Any) -> Any:
+    return _RAW[state.instance_class]
+
+
+@overload(choose, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _choose(state: Any, available: Any, k: Any, out: Any) -> Any:
+    return _CHOOSE[state.instance_class]
 
 
 @overload(score, strict=False)  # type: ignore[untyped-decorator]  # numba has no types

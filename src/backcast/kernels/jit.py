@@ -44,18 +44,18 @@ def cache_folder() -> Path:
 
 
 def compiled(function: F) -> F:
-    """Compile a kernel with Numba, cached on disk."""
+    """Compile a kernel with Numba, cached on disk; it lets other threads run meanwhile."""
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        return cast(F, numba.njit(cache=True, error_model="numpy")(function))
+        return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
     finally:
         numba.config.CACHE_DIR = before
 
 
 def uncached(function: F) -> F:
     """Compile for this process only: for drivers with a user's kernels inside, whose edits no cache would see."""
-    return cast(F, numba.njit(error_model="numpy")(function))
+    return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
 
 
 class _Listener(numba.core.event.Listener):  # type: ignore[misc]  # numba has no types

@@ -25,17 +25,19 @@ def best_of(scores: FloatArray, available: BoolArray, k: int) -> None:
     >>> scores
     array([0. , 0.5, 0.5])
     """
-    top = -np.inf
+    if available.size > 0:
+        for a in range(scores.size):
+            if not available[k, a]:
+                scores[a] = -np.inf
+    top = scores[0]
+    for a in range(1, scores.size):
+        top = max(top, scores[a])
     ties = 0
     for a in range(scores.size):
-        if is_open(available, k, a):
-            if scores[a] > top:
-                top = scores[a]
-                ties = 1
-            elif scores[a] == top:
-                ties += 1
+        ties += scores[a] == top
+    even = 1.0 / ties
     for a in range(scores.size):
-        scores[a] = 1.0 / ties if scores[a] == top and is_open(available, k, a) else 0.0
+        scores[a] = even if scores[a] == top else 0.0
 
 
 @compiled
@@ -47,13 +49,15 @@ def soften(probabilities: FloatArray, epsilon: float, available: BoolArray, k: i
     >>> probabilities
     array([0.25, 0.75])
     """
-    count = 0
+    if available.size == 0:
+        floor = epsilon / probabilities.size
+        for a in range(probabilities.size):
+            probabilities[a] = (1.0 - epsilon) * probabilities[a] + floor
+        return
+    floor = epsilon / available[k].sum()
     for a in range(probabilities.size):
-        if is_open(available, k, a):
-            count += 1
-    for a in range(probabilities.size):
-        if is_open(available, k, a):
-            probabilities[a] = (1.0 - epsilon) * probabilities[a] + epsilon / count
+        if available[k, a]:
+            probabilities[a] = (1.0 - epsilon) * probabilities[a] + floor
 
 
 @compiled

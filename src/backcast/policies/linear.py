@@ -14,7 +14,7 @@ from backcast.arrays import BoolArray, FloatArray
 from backcast.errors import OptionError
 from backcast.kernels.dispatch import register
 from backcast.kernels.jit import compiled
-from backcast.kernels.views import View, add_scores, load_row
+from backcast.kernels.views import View, add_scores, dot_row, load_row
 from backcast.options import at_least, count, share
 from backcast.policies.choice import best_of, soften, softmax
 from backcast.policies.compiled import CompiledPolicy
@@ -65,13 +65,18 @@ class ThompsonState(NamedTuple):
 @compiled
 def apply_inverse(inverse: FloatArray, row: FloatArray, out: FloatArray) -> float:
     """``out = A^-1 x`` and the returned ``x . A^-1 x``, the variance of the prediction at x."""
-    # A^-1 is symmetric: adding scaled rows vectorises without reordering any sum
+    # A^-1 is symmetric: adding scaled rows, four at a time, vectorises without reordering any sum
     out[:] = 0.0
-    for j in range(row.size):
-        feature = row[j]
-        if feature != 0.0:
-            for i in range(row.size):
-                out[i] += inverse[j, i] * feature
+    whole = row.size - row.size % 4
+    for j in range(0, whole, 4):
+        first, second, third, fourth = row[j], row[j + 1], row[j + 2], row[j + 3]
+        for i in range(row.size):
+            out[i] = (
+                ((out[i] + inverse[j, i] * first) + inverse[j + 1, i] * second) + inverse[j + 2, i] * third
+            ) + inverse[j + 3, i] * fourth
+    for j in range(whole, row.size):
+        for i in range(row.size):
+            out[i] += inverse[j, i] * row[j]
     total = 0.0
     for j in range(row.size):
         total += row[j] * out[j]
@@ -95,13 +100,18 @@ def update_ridge(theta: FloatArray, inverse: FloatArray, row: FloatArray, gain: 
 
 
 @compiled
+def model_deviation(ridge: Ridge, action: int) -> float:
+    """``sqrt(x' A^-1 x)`` of one action at the row that is loaded."""
+    width = apply_inverse(ridge.inverse[action if ridge.inverse.shape[0] > 1 else 0], ridge.row, ridge.gain)
+    return float(np.sqrt(max(width, 0.0)))
+
+
+@compiled
 def deviation(ridge: Ridge, view: View, k: int, action: int) -> float:
     """``sqrt(x' A^-1 x)`` of one action; called for actions 0, 1, ... in order, so a shared row is loaded once."""
-    models = ridge.inverse.shape[0]
-    if action == 0 or models == 1:
+    if action == 0 or ridge.inverse.shape[0] == 1:
         load_row(view, k, action, ridge.row)
-    width = apply_inverse(ridge.inverse[action if models > 1 else 0], ridge.row, ridge.gain)
-    return float(np.sqrt(max(width, 0.0)))
+    return model_deviation(ridge, action)
 
 
 def learn_linear(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
@@ -112,23 +122,51 @@ def learn_linear(state: Any, view: View, k: int, action: int, reward: float, pro
     update_ridge(ridge.theta[:, model], ridge.inverse[model], ridge.row, ridge.gain, reward)
 
 
+def raw_mean(state: Any, view: View, k: int, action: int) -> float:
+    """The predicted reward of one action, ``theta.x``."""
+    return dot_row(view, k, action, state.ridge.theta)
+
+
+def choose_greedy(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
+    """The best prediction, with a share ``epsilon`` spread over all."""
+    best_of(out, available, k)
+    soften(out, state.epsilon, available, k)
+
+
 def score_greedy(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """The best predicted action, with a share ``epsilon`` spread over all."""
+    """Predictions of all actions, then the choice."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
     best_of(out, available, k)
     soften(out, state.epsilon, available, k)
 
 
-def score_softmax(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
+def choose_softmax(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     """``exp(prediction / temperature)``, normalised."""
+    softmax(out, state.temperature, available, k)
+
+
+def score_softmax(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
+    """Predictions of all actions, then the choice."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
     softmax(out, state.temperature, available, k)
 
 
+def raw_upper(state: Any, view: View, k: int, action: int) -> float:
+    """``theta.x + alpha sqrt(x' A^-1 x)`` (Li et al. 2010, Algorithm 1)."""
+    load_row(view, k, action, state.ridge.row)
+    width = model_deviation(state.ridge, action)
+    return dot_row(view, k, action, state.ridge.theta) + state.alpha * width
+
+
+def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
+    """The largest bound."""
+    best_of(out, available, k)
+
+
 def score_upper(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """``theta.x + alpha sqrt(x' A^-1 x)``, the best one taken (Li et al. 2010, Algorithm 1)."""
+    """Upper bounds of all actions, the best one taken."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
     for a in range(out.size):
@@ -146,9 +184,9 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
     win_probabilities(out, spread, available, k)
 
 
-register(GreedyState, score=score_greedy, learn=learn_linear)
-register(SoftmaxState, score=score_softmax, learn=learn_linear)
-register(UpperState, score=score_upper, learn=learn_linear)
+register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy)
+register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
+register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper)
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 
