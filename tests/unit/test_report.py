@@ -166,8 +166,8 @@ class TestWords:
 class TestText:
     def test_all_three_parts_are_said(self) -> None:
         assert estimate_text(make_estimate(notes=("One run only.",))).splitlines() == [
-            "LinUCB(alpha=0.3): 0.08 a round",
-            "  interval    0.07 to 0.09 (95 %, 10 disjoint segments; assumes that events are independent draws)",
+            "LinUCB(alpha=0.3): 0.080 a round",
+            "  interval    0.070 to 0.090 (95 %, 10 disjoint segments; assumes that events are independent draws)",
             "  about       the average reward a round that the policy earns, over its first 1,000 rounds",
             "  method      DRns(q=0.01), horizon 1,000, seed 7",
             "  accepted    4,312 of 10,000 events (43.1 %); 4 trajectories complete, 1 failed",
@@ -207,7 +207,9 @@ class TestFacts:
         [
             ({}, "well supported", None),
             ({"bias_certificate": 0.4}, "with care", "bias certificate: noticeable"),
-            ({"bias_certificate": 3.0}, "weak", "bias certificate: large"),
+            ({"bias_certificate": 3.0}, "with care", "bias certificate: so large that it certifies nothing"),
+            ({"bias_mass": 0.05}, "with care", "bias mass: acceptance lags"),
+            ({"bias_mass": 0.5}, "weak", "bias mass: acceptance could not follow"),
             ({"effective_sample_size": 20.0}, "weak", "effective sample size: hardly any"),
             ({"mean_weight": 0.5}, "weak", "mean weight: far from 1"),
             ({"trajectories_failed": 2}, "with care", "failed trajectories: some"),
@@ -233,11 +235,11 @@ class TestFacts:
 class TestVerdict:
     def test_one_policy(self) -> None:
         words = verdict(findings_of(make_estimate()))
-        assert words.startswith("LinUCB(alpha=0.3) would have earned 0.08 a round (95 % interval 0.07 to 0.09).")
+        assert words.startswith("LinUCB(alpha=0.3) would have earned 0.080 a round (95 % interval 0.070 to 0.090).")
 
     def test_intervals_apart(self) -> None:
         words = verdict(findings_of({"a": make_estimate(0.05), "b": make_estimate(0.08)}))
-        assert "b has the highest estimate: 0.08" in words
+        assert "b has the highest estimate: 0.080" in words
         assert "the log tells them apart" in words
 
     def test_intervals_that_touch_settle_nothing(self) -> None:
@@ -261,8 +263,8 @@ class TestVerdict:
         assert words in verdict(findings_of(make_comparison(low)))
 
     def test_doubt_is_said(self) -> None:
-        words = verdict(findings_of(make_estimate(diagnostics=replay_facts(bias_certificate=2.0))))
-        assert "Do not rely on it (bias certificate: large" in words
+        words = verdict(findings_of(make_estimate(diagnostics=replay_facts(bias_mass=0.5))))
+        assert "Do not rely on it (bias mass: acceptance could not follow the policy)." in words
 
 
 class TestFindings:

@@ -11,7 +11,7 @@ from typing import Any
 
 from backcast.estimate import Estimate, LearningCurve
 from backcast.report.findings import Findings, findings_of
-from backcast.report.words import assumption_words, figure, interval_words
+from backcast.report.words import assumption_words, figure, interval_words, value_words
 
 __all__ = ["COLOURS", "curves_chart", "estimate_chart", "forest_chart"]
 
@@ -78,7 +78,7 @@ def _forest_row(name: str, estimate: Estimate) -> dict[str, Any]:
         "estimate": _plain(estimate.value),
         "low": None if interval is None else _plain(interval.low),
         "high": None if interval is None else _plain(interval.high),
-        "value": figure(estimate.value),
+        "value": value_words(estimate),
         "interval": interval_words(interval),
         "method": "none" if interval is None else f"{interval.method}; {assumption_words(interval)}",
     }
@@ -111,7 +111,7 @@ def _plain(value: float) -> float | None:
 
 def _in_words(findings: Findings) -> str:
     return "; ".join(
-        f"{name}: {figure(estimate.value)}, interval {interval_words(estimate.interval)}"
+        f"{name}: {value_words(estimate)}, interval {interval_words(estimate.interval)}"
         for name, estimate in findings.estimates.items()
     )
 

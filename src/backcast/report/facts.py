@@ -68,7 +68,15 @@ def _certificate(bound: float) -> Judgement:
         return Judgement("good", "small")
     if bound <= 0.5:
         return Judgement("fair", "noticeable")
-    return Judgement("poor", "large: the simulated histories may differ from live ones")
+    return Judgement("fair", "so large that it certifies nothing")
+
+
+def _bias_mass(mass: float) -> Judgement:
+    if mass <= 0.01:
+        return Judgement("good", "negligible")
+    if mass <= 0.1:
+        return Judgement("fair", "acceptance lags behind the policy in places")
+    return Judgement("poor", "acceptance could not follow the policy")
 
 
 def _failures(count: int) -> Judgement:
@@ -109,7 +117,9 @@ KNOWN = {
         "mean weight", "Policy's over logger's probability of the logged actions; 1 on average.", _mean_weight
     ),
     "largest_weight": _Known("largest weight", "The most that one single event counts."),
-    "bias_mass": _Known("bias mass", "Estimated probability that acceptance could not follow, because it ends at 1."),
+    "bias_mass": _Known(
+        "bias mass", "Estimated probability that acceptance could not follow, because it ends at 1.", _bias_mass
+    ),
     "cut_share": _Known("cut share", "Share of events whose acceptance probability was cut at 1.", write=percent),
     "bias_certificate": _Known(
         "bias certificate",

@@ -18,6 +18,7 @@ from backcast.report.words import (
     joined,
     level_words,
     percent,
+    value_words,
 )
 
 __all__ = [
@@ -39,7 +40,7 @@ def policy_rows(findings: Findings) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "value": figure(estimate.value),
+            "value": value_words(estimate),
             "interval": interval_words(estimate.interval),
             "fine_print": _fine_print(estimate),
             "belief": asdict(belief_in(estimate)),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
@@ -15,6 +16,7 @@ from backcast.report.words import (
     interval_words,
     level_words,
     percent,
+    value_words,
 )
 
 if TYPE_CHECKING:
@@ -37,7 +39,7 @@ def estimate_text(estimate: Estimate) -> str:
     >>> interval = Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE)
     >>> diagnostics = WeightDiagnostics(4096, effective_sample_size=2048.0, mean_weight=1.0, largest_weight=4.0)
     >>> print(estimate_text(Estimate(0.5, 0.125, interval, diagnostics, policy="uniform", evaluator="IPS()")))
-    uniform: 0.5 a round
+    uniform: 0.50 a round
       interval    0.25 to 0.75 (95 %, normal; relies on there being many events)
       about       the average reward a round that the policy earns
       method      IPS()
@@ -55,7 +57,7 @@ def estimate_text(estimate: Estimate) -> str:
         ("belief", _belief(estimate)),
         *(("note", note) for note in estimate.notes),
     ]
-    head = f"{one_line(estimate.policy)}: {figure(estimate.value)} a round"
+    head = f"{one_line(estimate.policy)}: {value_words(estimate)} a round"
     return "\n".join([head, *(_wrapped(label, one_line(text)) for label, text in lines if text)])
 
 
@@ -122,7 +124,7 @@ def _belief(estimate: Estimate) -> str:
     return belief.words + (f" ({'; '.join(belief.reasons)})" if belief.reasons else "")
 
 
-def estimates_table(result: Any, *, title: str | None = None) -> Table:
+def estimates_table(result: Any) -> Table:
     """A rich table of estimates, best first: value, interval, and how far to believe each.
 
     ``result`` is an estimate, a dict of them by name, or a comparison.
@@ -132,20 +134,20 @@ def estimates_table(result: Any, *, title: str | None = None) -> Table:
     from rich.text import Text
 
     findings = findings_of(result)
-    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", title_style="bold")
+    table = Table(box=box.SIMPLE_HEAD)
     table.add_column("policy", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column(_interval_title(list(findings.estimates.values())), no_wrap=True)
-    table.add_column("events used", justify="right")
+    table.add_column("accepted", justify="right")
     table.add_column("belief", overflow="fold")
     for name, estimate in findings.estimates.items():
         belief = belief_in(estimate)
         # Text, not markup: a name such as "[red]" is shown as it is
         table.add_row(
             Text(one_line(name)),
-            figure(estimate.value),
+            value_words(estimate),
             interval_words(estimate.interval),
-            _used(estimate),
+            percent(estimate.diagnostics.to_dict().get("acceptance_rate", math.nan)),
             Text(belief.words, style=STYLES[belief.grade]),
         )
     return table
@@ -154,8 +156,3 @@ def estimates_table(result: Any, *, title: str | None = None) -> Table:
 def _interval_title(estimates: list[Estimate]) -> str:
     levels = {level_words(estimate.interval) for estimate in estimates if estimate.interval is not None}
     return f"{levels.pop()} interval" if len(levels) == 1 else "interval"
-
-
-def _used(estimate: Estimate) -> str:
-    facts = estimate.diagnostics.to_dict()
-    return figure(facts.get("accepted", facts["events"]))

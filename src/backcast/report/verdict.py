@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from backcast.estimate import Estimate, Interval
+from backcast.estimate import PROGRESSIVE_VALUE, Estimate, Interval
 from backcast.report.facts import belief_in
 from backcast.report.findings import Findings
-from backcast.report.words import figure, interval_words, joined, level_words
+from backcast.report.words import interval_words, joined, level_words, value_words
 
 __all__ = ["verdict"]
 
@@ -17,7 +17,7 @@ def verdict(findings: Findings) -> str:
     best = findings.estimates[findings.best]
     rivals = len(findings.estimates) > 1
     lead = "has the highest estimate" if rivals else "would have earned"
-    sentences = [f"{findings.best} {lead}{':' if rivals else ''} {figure(best.value)} a round{_sureness(best)}."]
+    sentences = [f"{findings.best} {lead}{':' if rivals else ''} {value_words(best)} a round{_sureness(best)}."]
     if rivals:
         sentences.append(_paired_standing(findings) if findings.differences else _standing(findings))
     sentences.append(_belief(best))
@@ -36,7 +36,8 @@ def _standing(findings: Findings) -> str:
     others = {name: e.interval for name, e in findings.estimates.items() if name != findings.best}
     if best is None or None in others.values():
         return "Not every estimate has an interval, so this log alone does not settle which policy is better."
-    if len({interval.estimand for interval in (best, *others.values()) if interval}) > 1:
+    # for a policy that does not learn both are its value; only the mixture of one run is a thing apart
+    if len({interval.estimand == PROGRESSIVE_VALUE for interval in (best, *others.values()) if interval}) > 1:
         return "The intervals are about different quantities (see the table), so they cannot be set side by side."
     close = [name for name, interval in others.items() if interval and interval.high >= best.low]
     if not close:

@@ -17,6 +17,7 @@ __all__ = [
     "joined",
     "level_words",
     "percent",
+    "value_words",
 ]
 
 MISSING = "–"
@@ -64,12 +65,25 @@ def level_words(interval: Interval) -> str:
 
 
 def interval_words(interval: Interval | None) -> str:
-    """The two ends, or a dash.
+    """The two ends, with the digits that their distance warrants, or a dash.
 
-    >>> interval_words(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
-    '0.25 to 0.75'
+    >>> interval_words(Interval(0.0981234, 0.1261234, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    '0.098 to 0.126'
     """
-    return MISSING if interval is None else f"{figure(interval.low)} to {figure(interval.high)}"
+    return MISSING if interval is None else f"{_rounded(interval.low, interval)} to {_rounded(interval.high, interval)}"
+
+
+def value_words(estimate: Estimate) -> str:
+    """The value, with the digits that its interval warrants."""
+    return _rounded(estimate.value, estimate.interval)
+
+
+def _rounded(value: float, interval: Interval | None) -> str:
+    """Two digits of the interval's half-width decide where to stop."""
+    reach = 0.0 if interval is None else interval.half_width
+    if not (math.isfinite(value) and math.isfinite(reach) and reach > 1e-9):
+        return figure(float(value))
+    return f"{value:,.{max(0, 1 - math.floor(math.log10(reach)))}f}"
 
 
 def assumption_words(interval: Interval) -> str:
@@ -89,7 +103,8 @@ def estimand_words(estimate: Estimate) -> str:
     if estimand == PROGRESSIVE_VALUE:
         return "the value of the mixture of all policies that the learner was in this run"
     if estimand != POLICY_VALUE:
-        return estimand
+        # without its symbol: "V(pi): what the policy earns a round"
+        return estimand.partition(": ")[2] or estimand
     rounds = "" if estimate.horizon is None else f", over its first {figure(estimate.horizon)} rounds"
     return f"the average reward a round that the policy earns{rounds}"
 
