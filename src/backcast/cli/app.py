@@ -1,0 +1,174 @@
+"""The commands and their help; everything heavy is imported when a command runs."""
+
+from __future__ import annotations
+
+import os
+import sys
+from collections.abc import Sequence
+from typing import Annotated, Any
+
+import typer
+
+from backcast.cli import options as o
+from backcast.errors import BackcastError, OptionError
+
+__all__ = ["app", "main"]
+
+INTERRUPTED = 130
+EXIT_CODES = "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted."
+
+app = typer.Typer(
+    name="backcast",
+    help="What would this policy have earned? Replays a log of decisions through policies that may learn as they go.",
+    epilog=EXIT_CODES,
+    pretty_exceptions_enable=False,
+    rich_markup_mode="rich",
+)
+
+# The classes of usage errors live in different modules in different versions of typer; this one is always at hand.
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the command line and return its exit code; every foreseen error is one line on the error stream."""
+    words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
+    try:
+        # asked directly, the command leaves sys.excepthook alone and hands its errors to us
+        code = typer.main.get_command(app).main(args=words, prog_name="backcast", standalone_mode=False)
+        sys.stdout.flush()
+    except UsageError as error:
+        return _failed(_usage(error))
+    except BackcastError as error:
+        return _failed(str(error))
+    except (typer.Abort, KeyboardInterrupt):
+        code = INTERRUPTED
+    except BrokenPipeError:
+        # the reader left; what is still in the buffer has nowhere to go
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 1
+    if code == INTERRUPTED:
+        print("interrupted", file=sys.stderr)
+    return code if isinstance(code, int) else 0
+
+
+def _usage(error: Exception) -> str:
+    message: str = getattr(error, "format_message", error.__str__)()
+    command = getattr(getattr(error, "ctx", None), "command_path", "backcast")
+    return f"{message.rstrip('.')}; see '{command} --help'"
+
+
+def _failed(message: str) -> int:
+    from backcast.cli.output import say
+
+    say(f"error: {message}")
+    return 2
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        from importlib.metadata import version
+
+        typer.echo(f"backcast {version('backcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _top(
+    version: Annotated[
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+    ] = False,
+) -> None:
+    """Options of backcast itself."""
+
+
+EVALUATE_EPILOG = """Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:
+
+backcast evaluate news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked
+--propensity probability --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 --horizon 300
+"""
+
+
+@app.command(epilog=f"{EVALUATE_EPILOG}\n{EXIT_CODES}")
+def evaluate(
+    log: o.LogPath,
+    action: o.Action,
+    reward: o.Reward,
+    propensity: o.Propensity,
+    policy: o.PolicyWords,
+    context: o.Context = None,
+    evaluator: o.EvaluatorWords = "auto",
+    interval: o.IntervalWords = None,
+    horizon: o.Horizon = None,
+    level: o.Level = 0.95,
+    seed: o.Seed = 0,
+    reward_range: o.RewardRange = None,
+    format: o.Format = None,  # noqa: A002
+    report: o.ReportPath = None,
+    json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say what policies would have earned on a log."""
+    from backcast.cli.run import Job, LogFile, facts_about, make_evaluator, make_interval, make_policies, run_jobs
+
+    # words are checked before a file is read: a slip shows at once
+    _check_folder(report)
+    how = make_evaluator(evaluator)
+    options = {"horizon": horizon, "level": level, "seed": seed, "interval": make_interval(interval)}
+    jobs = {name: Job(made, how, options) for name, made in make_policies(policy).items()}
+    file = LogFile(log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range})
+    events = file.read()
+    estimates = run_jobs(events, jobs, quiet=quiet or json)
+    _deliver(estimates, facts_about(events, log), report=report, as_json=json, quiet=quiet)
+
+
+def _check_folder(report: str | None) -> None:
+    """A report that has nowhere to go is better known before the work than after it."""
+    folder = os.path.dirname(report or "") or "."
+    if not os.path.isdir(folder):
+        raise OptionError(f"the report cannot be written to {report!r}: there is no folder {folder!r}")
+
+
+def _deliver(
+    estimates: dict[str, Any], about: dict[str, Any], *, report: str | None, as_json: bool, quiet: bool
+) -> None:
+    """Print the result, and write the report if one is wanted."""
+    from backcast.cli.output import print_json, print_result, say
+
+    if as_json:
+        named = {name: estimate.to_dict() for name, estimate in estimates.items()}
+        print_json({"log": about, "estimates": named})
+    else:
+        print_result(estimates, _title(about), quiet=quiet)
+    if report is not None:
+        from backcast.report.html import save_report
+
+        where = save_report(estimates, report, about=about)
+        if not (quiet or as_json):
+            say(f"The report is in {where}")
+
+
+def _title(about: dict[str, Any]) -> str:
+    from backcast.report.words import figure
+
+    earned = figure(about["average reward in the log"])
+    return f"{figure(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
+
+
+@app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")
+def demo(
+    report: Annotated[str, typer.Option(help="Where the HTML report goes.")] = "report.html",
+    log: Annotated[
+        str | None, typer.Option(help="Write the embedded log to this CSV file instead, to try 'evaluate' on.")
+    ] = None,
+    seed: o.Seed = 0,
+    quiet: o.Quiet = False,
+) -> None:
+    """Replay an embedded log of a news page through four policies and write a report."""
+    from backcast.cli.demo import run_demo, write_log
+
+    if log is not None:
+        write_log(log, quiet=quiet)
+    else:
+        _check_folder(report)
+        estimates, about = run_demo(seed, quiet=quiet)
+        _deliver(estimates, about, report=report, as_json=False, quiet=quiet)

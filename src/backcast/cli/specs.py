@@ -1,0 +1,173 @@
+"""Policies and evaluators in words: ``linucb:alpha=0.3``, or ``module:factory`` for a user's own.
+
+A user's module is imported and its factory called: the one place where the command line runs code that is not ours.
+"""
+
+from __future__ import annotations
+
+import ast
+import difflib
+import importlib
+import importlib.util
+import inspect
+import os
+import re
+import sys
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from typing import Any
+
+from backcast.errors import OptionError
+
+__all__ = ["EVALUATORS", "INTERVALS", "POLICIES", "Registry", "build", "near"]
+
+
+@dataclass(frozen=True)
+class Registry:
+    """What is being named, its built-in names with their public names in backcast, and an example of a user's own."""
+
+    what: str
+    names: dict[str, str]
+    own: str
+
+
+POLICIES = Registry(
+    "policy",
+    {
+        "uniform": "Uniform",
+        "fixed": "Fixed",
+        "logged": "Logged",
+        "epsilon-greedy": "EpsilonGreedy",
+        "softmax": "Softmax",
+        "linucb": "LinUCB",
+        "thompson": "LinearThompson",
+        "ucb1": "UCB1",
+        "round-robin": "RoundRobin",
+    },
+    "mymodule:make_policy",
+)
+EVALUATORS = Registry(
+    "evaluator",
+    {
+        "dr-ns": "DRns",
+        "wc": "WC",
+        "rs": "RS",
+        "replay": "Replay",
+        "dm": "DM",
+        "ips": "IPS",
+        "snips": "SNIPS",
+        "dr": "DR",
+    },
+    "mymodule:make_evaluator",
+)
+INTERVALS = Registry(
+    "interval",
+    {"anytime": "Anytime", "segments": "Segments", "theorem-2": "TheoremTwo"},
+    "mymodule:make_interval",
+)
+
+
+def build(text: str, registry: Registry) -> Any:
+    """The object that a text such as ``linucb:alpha=0.3`` stands for.
+
+    >>> build("linucb:alpha=0.5", POLICIES)
+    LinUCB(alpha=0.5, ridge=1, batch_size=1)
+    >>> build("linubc", POLICIES)
+    Traceback (most recent call last):
+    ...
+    backcast.errors.OptionError: there is no policy 'linubc'; did you mean 'linucb'? Built in: uniform, fixed, logged, \
+epsilon-greedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
+    """
+    head, _, rest = text.partition(":")
+    name = head.strip().lower().replace("_", "-")
+    if name in registry.names:
+        factory = getattr(importlib.import_module("backcast"), registry.names[name])
+        return _called(factory, name, rest)
+    own, _, options = rest.partition(":")
+    if own.strip().isidentifier():
+        return _called(_imported(head.strip(), own.strip()), f"{head}:{own}", options)
+    raise OptionError(
+        f"there is no {registry.what} {head!r}{near(name, registry.names)} "
+        f"Built in: {', '.join(registry.names)}; your own: {registry.own}"
+    )
+
+
+def near(name: str, names: Iterable[str]) -> str:
+    """A question after the nearest name, or the end of the sentence.
+
+    >>> near("alfa", ["alpha", "ridge"]), near("x", ["alpha"])
+    ("; did you mean 'alpha'?", '.')
+    """
+    found = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {found[0]!r}?" if found else "."
+
+
+def _imported(module: str, name: str) -> Callable[..., Any]:
+    """A user's factory; modules in the current folder are found."""
+    if os.getcwd() not in sys.path:
+        sys.path.insert(0, os.getcwd())
+    try:
+        missing = importlib.util.find_spec(module) is None
+    except (ImportError, ValueError):
+        missing = True
+    if missing:
+        raise OptionError(f"there is no module {module!r}, neither in the current folder nor installed")
+    loaded = importlib.import_module(module)
+    factory = getattr(loaded, name, None)
+    if factory is None:
+        raise OptionError(f"module {module!r} has no {name!r}{near(name, vars(loaded))}")
+    if not callable(factory):
+        raise OptionError(f"{module}:{name} is a {type(factory).__name__}; give a function or class that makes one")
+    return factory  # type: ignore[no-any-return]  # whatever the user wrote; it is called and judged by what it makes
+
+
+def _called(factory: Callable[..., Any], name: str, text: str) -> Any:
+    options = dict(_option(part, name) for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
+    try:
+        signature = inspect.signature(factory)
+    except ValueError:  # some built-in classes do not tell
+        return factory(**options)
+    known = signature.parameters
+    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    for key, value in options.items():
+        if key in known:
+            _check_number(name, known[key], value)
+        elif not takes_any:
+            listed = f"Options: {', '.join(known)}" if known else "It takes none"
+            raise OptionError(f"{name} has no option {key!r}{near(key, known)} {listed}")
+    try:
+        signature.bind(**options)
+    except TypeError as problem:
+        raise OptionError(f"{name}: {problem}; give it as {name}:key=value") from None
+    return factory(**options)
+
+
+def _option(part: str, name: str) -> tuple[str, Any]:
+    key, sign, value = part.partition("=")
+    if not sign:
+        raise OptionError(f"{name}: {part.strip()!r} is not an option; write key=value, such as {name}:key=0.5")
+    return key.strip(), _value(value.strip())
+
+
+def _value(text: str) -> Any:
+    """A number, a truth, a list, or the text itself.
+
+    >>> _value("0.5"), _value("true"), _value("[0.25, 0.75]"), _value("big")
+    (0.5, True, [0.25, 0.75], 'big')
+    """
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, SyntaxError):
+        return text
+
+
+def _check_number(name: str, parameter: inspect.Parameter, value: Any) -> None:
+    """Refuse what is not a number where the parameter is annotated as one."""
+    annotation = parameter.annotation
+    words = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    fits = isinstance(value, int | float) or (value is None and words.endswith("| None"))
+    if words.removesuffix(" | None") in ("float", "int") and not fits:
+        raise OptionError(f"{name}: {parameter.name} is {value!r}; it must be a number")
