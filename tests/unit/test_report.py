@@ -313,6 +313,11 @@ class TestCharts:
         scale = curves_chart(many).to_dict()["layer"][1]["encoding"]["color"]["scale"]
         assert len(scale["domain"]) == len(scale["range"]) == 10
 
+    def test_a_policy_without_a_curve_is_not_in_its_legend_and_the_others_keep_their_colours(self) -> None:
+        mixed = {"fixed": make_estimate(0.9, curve=None), "learner": make_estimate(0.5)}
+        scale = curves_chart(mixed).to_dict()["layer"][1]["encoding"]["color"]["scale"]
+        assert (scale["domain"], scale["range"]) == (["learner"], [COLOURS[1]])
+
     def test_what_is_not_a_number_leaves_a_gap(self) -> None:
         chart = forest_chart({"a": make_estimate(float("nan"), interval=None), "b": make_estimate()})
         json.dumps(chart.to_dict(), allow_nan=False)

@@ -36,7 +36,7 @@ def forest_chart(result: Any) -> Any:
     place = alt.Y("policy:N", title=None, scale=alt.Scale(domain=list(findings.estimates)), axis=None)
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=place,
-        color=_colour(alt, findings, legend=None),
+        color=alt.Color("policy:N", scale=_scale(alt, findings, COLOURS), legend=None),
         tooltip=_tooltip(alt, ("policy", "value", "interval", "method")),
     )
     ends = base.mark_rule(strokeWidth=3, opacity=0.6).encode(x=_value_axis(alt, "low"), x2="high:Q")
@@ -58,12 +58,12 @@ def curves_chart(result: Any) -> Any:
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
         y=_value_axis(alt, "estimate", vertical=True),
-        color=_colour(alt, findings, legend=_legend(alt)),
+        color=alt.Color("policy:N", scale=_scale(alt, findings, COLOURS, curves=True), legend=_legend(alt)),
     )
     bands = base.mark_area().encode(
         y=_value_axis(alt, "low", vertical=True), y2="high:Q", opacity=_when(alt, shown, 0.15, 0.02)
     )
-    dashes = alt.StrokeDash("policy:N", scale=_scale(alt, findings, DASHES), legend=_legend(alt))
+    dashes = alt.StrokeDash("policy:N", scale=_scale(alt, findings, DASHES, curves=True), legend=_legend(alt))
     lines = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=_when(alt, shown, 1, 0.15))
     # nothing to see, something to point at
     targets = base.mark_point(size=150, opacity=0).encode(tooltip=_tooltip(alt, ("policy", "rounds", "value", "band")))
@@ -129,13 +129,11 @@ def _when(alt: Any, shown: Any, chosen: float, other: float) -> Any:
     return alt.condition(shown, alt.value(chosen), alt.value(other))
 
 
-def _scale(alt: Any, findings: Findings, steps: tuple[Any, ...]) -> Any:
-    names = list(findings.estimates)
-    return alt.Scale(domain=names, range=[steps[place % len(steps)] for place in range(len(names))])
-
-
-def _colour(alt: Any, findings: Findings, legend: Any) -> Any:
-    return alt.Color("policy:N", scale=_scale(alt, findings, COLOURS), legend=legend)
+def _scale(alt: Any, findings: Findings, steps: tuple[Any, ...], *, curves: bool = False) -> Any:
+    """A step for each policy, the same in all charts; only those with a curve where curves are drawn."""
+    places = {name: steps[i % len(steps)] for i, name in enumerate(findings.estimates)}
+    shown = [name for name, e in findings.estimates.items() if e.curve is not None or not curves]
+    return alt.Scale(domain=shown, range=[places[name] for name in shown])
 
 
 def _legend(alt: Any) -> Any:

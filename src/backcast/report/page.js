@@ -10,7 +10,9 @@
   for (const [name, spec] of Object.entries(specs)) {
     const place = document.getElementById(name);
     const drawing = place.innerHTML;
-    window.vegaEmbed(place, spec, options).catch(function () {
+    window.vegaEmbed(place, spec, options).then(function () {
+      place.querySelector("summary").setAttribute("aria-label", "Save this chart");
+    }).catch(function () {
       place.classList.remove("vega-embed");
       place.innerHTML = drawing;
     });
