@@ -16,7 +16,7 @@ from backcast.evaluators.stationary.kernels import beyond, taken
 from backcast.evaluators.stationary.method import Method, estimate_from, moments_of
 from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.shapes import CLIP
-from backcast.evaluators.stationary.tuning import Threshold, check_threshold, chosen
+from backcast.evaluators.stationary.tuning import Threshold, check_threshold, chosen, with_choice
 from backcast.evaluators.stationary.weighing import Weighed, WeighedLog, bounds, weigh_staged
 from backcast.log import Log
 
@@ -56,20 +56,23 @@ class CAB:
         """The clipped average, filled up by the model."""
         require_stationary(question.policy, "CAB")
         log = staged(question, model=True)
-        if self.threshold == "auto":
-            grid = CLIP.grid[::-1]
-            threshold, _ = chosen(grid, [moments_of(_blended(question, log, m), [CLIP.at(m)])[0] for m in grid])
-        else:
-            threshold = float(self.threshold)
-        method = Method(
-            "CAB",
-            model=True,
-            blended=True,
-            shape=CLIP.at(threshold),
-            largest=lambda ratio: min(threshold, ratio),
-            settings={"threshold": threshold, "tuned": self.threshold == "auto"},
-        )
-        return estimate_from(method, question, _blended(question, log, threshold))
+        if self.threshold != "auto":
+            return _estimate(question, log, float(self.threshold))
+        grid = CLIP.grid[::-1]
+        choice = chosen(grid, [moments_of(_blended(question, log, m), [CLIP.at(m)])[0] for m in grid])
+        return with_choice(_estimate(question, log, CLIP.neutral), choice)
+
+
+def _estimate(question: Question, log: StagedLog, threshold: float) -> Estimate:
+    method = Method(
+        "CAB",
+        model=True,
+        blended=True,
+        shape=CLIP.at(threshold),
+        largest=lambda ratio: min(threshold, ratio),
+        settings={"threshold": threshold, "tuned": False},
+    )
+    return estimate_from(method, question, _blended(question, log, threshold))
 
 
 def _blended(question: Question, log: StagedLog, threshold: float) -> WeighedLog:

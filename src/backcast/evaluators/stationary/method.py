@@ -15,7 +15,7 @@ from backcast.estimate import Estimate, Interval
 from backcast.evaluators.question import Question, require_stationary
 from backcast.evaluators.stationary.weighing import Shape, WeighedLog, unshaped, weigh
 from backcast.intervals.forms import Form, Plain
-from backcast.intervals.moments import BOUND, RATIO, Columns, Moments
+from backcast.intervals.moments import BOUND, RATIO, WEIGHT, Columns, Moments
 from backcast.intervals.recommended import Recommended
 from backcast.intervals.sample import FIXED_VALUE, IntervalMethod, Sample
 
@@ -164,4 +164,9 @@ def _notes(moments: Moments) -> Iterator[str]:
         yield (
             f"weights average {mean:.4g} (standard error {error:.2g}) where they should average 1: "
             "are the propensities those of the logged actions, and does the log support all the policy does?"
+        )
+    if abs(moments.mean[WEIGHT] - mean) > 1e-9 * mean:
+        yield (
+            f"shaping took the mean weight from {mean:.4g} to {moments.mean[WEIGHT]:.4g}: "
+            "the interval leaves out the bias that this brings, and the noise of a reward model that stands in"
         )

@@ -6,9 +6,8 @@ from backcast.estimate import Estimate
 from backcast.evaluators.question import Question, require_stationary
 from backcast.evaluators.stationary.method import Method, estimate_from
 from backcast.evaluators.stationary.shapes import Family
-from backcast.evaluators.stationary.tuning import Threshold, tuned
+from backcast.evaluators.stationary.tuning import Threshold, tuned, with_choice
 from backcast.evaluators.stationary.weighing import weigh
-from backcast.intervals.moments import Moments
 
 __all__ = ["answer_shaped"]
 
@@ -17,16 +16,15 @@ def answer_shaped(name: str, family: Family, threshold: Threshold, question: Que
     """The estimate with weights of this family, at the threshold given or chosen by SLOPE++."""
     require_stationary(question.policy, name)
     events = weigh(question, model=model)
-    moments: Moments | None = None
     if threshold == "auto":
-        found, moments = tuned(family, events)
-    else:
-        found = float(threshold)
+        choice = tuned(family, events)
+        return with_choice(estimate_from(Method(name, model=model), question, events, choice.neutral), choice)
+    fixed = float(threshold)
     method = Method(
         name,
         model=model,
-        shape=family.at(found),
-        largest=lambda ratio: family.largest(found, ratio),
-        settings={"threshold": found, "tuned": threshold == "auto"},
+        shape=family.at(fixed),
+        largest=lambda ratio: family.largest(fixed, ratio),
+        settings={"threshold": fixed, "tuned": False},
     )
-    return estimate_from(method, question, events, moments)
+    return estimate_from(method, question, events)

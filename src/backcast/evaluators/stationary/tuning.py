@@ -3,19 +3,21 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, TypeAlias
+from dataclasses import replace
+from typing import Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from backcast.arrays import FloatArray
 from backcast.errors import OptionError
+from backcast.estimate import Estimate
 from backcast.evaluators.stationary.method import moments_of
 from backcast.evaluators.stationary.shapes import Family
 from backcast.evaluators.stationary.weighing import WeighedLog
 from backcast.intervals.forms import Plain, std_error
 from backcast.intervals.moments import BASE, TERM, Moments
 
-__all__ = ["Threshold", "check_threshold", "slope_plus_plus", "tuned"]
+__all__ = ["Choice", "Threshold", "check_threshold", "chosen", "slope_plus_plus", "tuned", "with_choice"]
 
 Threshold: TypeAlias = float | Literal["auto"]
 
@@ -45,20 +47,44 @@ def slope_plus_plus(values: FloatArray, reaches: FloatArray) -> int:
     return int(best)
 
 
-def tuned(family: Family, events: WeighedLog) -> tuple[float, Moments]:
-    """The family's best threshold by SLOPE++, with the moments it gives; all candidates in one pass."""
-    # the neutral threshold first: it has no bias, and ties go to the earlier candidate
+class Choice(NamedTuple):
+    """A threshold, the value it gives, and the moments of the unshaped candidate, which has no bias."""
+
+    threshold: float
+    value: float
+    neutral: Moments
+
+
+def tuned(family: Family, events: WeighedLog) -> Choice:
+    """The family's best threshold by SLOPE++; all candidates in one pass."""
     grid = family.grid[::-1]
-    moments = moments_of(events, [family.at(threshold) for threshold in grid])
-    return chosen(grid, moments)
+    return chosen(grid, moments_of(events, [family.at(threshold) for threshold in grid]))
 
 
-def chosen(grid: tuple[float, ...], moments: list[Moments]) -> tuple[float, Moments]:
-    """The threshold that SLOPE++ picks among candidates with these moments."""
+def chosen(grid: tuple[float, ...], moments: list[Moments]) -> Choice:
+    """The threshold that SLOPE++ picks among candidates with these moments, the unshaped one first."""
     values = np.array([sums.mean[BASE] + sums.mean[TERM] for sums in moments])
     reaches = np.array([REACH * std_error(Plain(), sums) for sums in moments])
     best = slope_plus_plus(values, np.nan_to_num(reaches))
-    return grid[best], moments[best]
+    return Choice(grid[best], float(values[best]), moments[0])
+
+
+def with_choice(unshaped: Estimate, choice: Choice) -> Estimate:
+    """The tuned value with the error of the unshaped estimate.
+
+    The bias of a chosen shape cannot be seen, and where a model stands in for weights its noise cannot either; the
+    unshaped estimate has neither, so its error and interval (stretched to hold the value) stay honest.
+    """
+    interval = unshaped.interval
+    if interval is not None:
+        low, high = min(interval.low, choice.value), max(interval.high, choice.value)
+        interval = replace(interval, low=low, high=high)
+    note = (
+        f"SLOPE++ chose the threshold {choice.threshold:g}; standard error and interval are those of the estimate "
+        "with weights as they are"
+    )
+    settings = {**unshaped.settings, "threshold": choice.threshold, "tuned": True}
+    return replace(unshaped, value=choice.value, interval=interval, notes=(*unshaped.notes, note), settings=settings)
 
 
 def check_threshold(threshold: Threshold, high: float = math.inf) -> None:

@@ -1,0 +1,237 @@
+"""More than the mean: the whole law of the reward under a fixed policy, its quantiles and its tails.
+
+Self-normalised weighting: ``F(t) = sum_k w_k I(r_k <= t) / sum_k w_k`` (Chandak et al. 2021; Huang et al. 2021 for the
+functionals), with bands from the delta method.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal, TypeAlias
+
+import numpy as np
+
+from backcast.arrays import BoolArray, FloatArray
+from backcast.diagnostics import WeightDiagnostics
+from backcast.engine.scoring import name_of
+from backcast.errors import EvaluationError, OptionError
+from backcast.estimate import Estimate, Interval
+from backcast.evaluators.question import Question, require_stationary
+from backcast.evaluators.stationary.weighing import WeighedLog, weigh
+from backcast.intervals.reward_law import RewardSums, band_reach, weighted_error
+
+__all__ = ["CVaR", "RewardDistribution", "RewardQuantile", "Tail", "distribution_for", "reward_distribution"]
+
+Tail: TypeAlias = Literal["low", "high"]
+
+MOST_VALUES = 1 << 16  # distinct rewards kept of a stream; neighbours are then put together
+ROUNDING = 1e-12
+
+
+@dataclass(frozen=True, eq=False)
+class RewardDistribution:
+    """The law of the reward under a policy: steps at the rewards seen, and a band about the whole curve.
+
+    Attributes
+    ----------
+    rewards
+        Where the distribution function steps.
+    cdf
+        Its height after each step.
+    low, high
+        A band that holds the whole curve at once with the level's probability (asymptotic).
+    level
+        Of the band and of the intervals of :meth:`quantile`, :meth:`cvar` and :meth:`at`.
+    """
+
+    rewards: FloatArray
+    cdf: FloatArray
+    low: FloatArray
+    high: FloatArray
+    level: float
+    policy: str
+    diagnostics: WeightDiagnostics
+    _sums: RewardSums
+
+    def at(self, reward: float) -> Estimate:
+        """The chance that the policy earns at most this reward."""
+        below = self.rewards <= reward
+        return self._estimate(below.astype(np.float64), f"P(r <= {reward:g} | pi)", (0.0, 1.0))
+
+    def mean(self) -> Estimate:
+        """The expected reward, by the same weights (SNIPS)."""
+        return self._estimate(self.rewards, "E(r | pi)", (float(self.rewards[0]), float(self.rewards[-1])))
+
+    def quantile(self, q: float) -> Estimate:
+        """The smallest reward that the policy stays at or below with probability ``q`` (Woodruff 1952 for the ends)."""
+        _check_share("q", q)
+        reach = _normal_quantile(self.level) * self._error(self.rewards <= self._inverse(q))
+        ends = self._inverse(q - reach), self._inverse(q + reach)
+        interval = Interval(*ends, self.level, "Woodruff", "asymptotic", f"{q:g}-quantile of the reward under pi")
+        error = interval.half_width / _normal_quantile(self.level)
+        return self._answer(self._inverse(q), error, interval, f"RewardQuantile({q:g})")
+
+    def cvar(self, share: float, tail: Tail = "low") -> Estimate:
+        """Mean of the lowest (or highest) ``share`` of the rewards under the policy."""
+        _check_share("share", share)
+        sign = 1.0 if tail == "low" else -1.0
+        edge = self._inverse(share) if tail == "low" else self._inverse(1.0 - share + ROUNDING)
+        # Rockafellar and Uryasev 2000: q - E (q - r)+ / share is the tail's mean, and flat in q at the quantile
+        parts = edge - sign * np.maximum(sign * (edge - self.rewards), 0.0) / share
+        name = f"mean of the {tail}est {100 * share:g} % of rewards under pi"
+        return self._estimate(parts, name, (float(self.rewards[0]), float(self.rewards[-1])))
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain lists, for JSON."""
+        curves = {name: getattr(self, name).tolist() for name in ("rewards", "cdf", "low", "high")}
+        return {**curves, "level": self.level, "policy": self.policy, "diagnostics": self.diagnostics.to_dict()}
+
+    def _inverse(self, q: float) -> float:
+        place = int(np.searchsorted(self.cdf, q - ROUNDING, side="left"))
+        return float(self.rewards[min(max(place, 0), self.rewards.size - 1)])
+
+    def _error(self, parts: FloatArray | BoolArray) -> float:
+        """Standard error of the weighted mean of ``parts``, one a distinct reward (delta method)."""
+        return weighted_error(np.asarray(parts, dtype=np.float64), self._sums)
+
+    def _estimate(self, parts: FloatArray, name: str, bounds: tuple[float, float]) -> Estimate:
+        value = float(parts @ self._sums.weights / self._sums.weights.sum())
+        error = self._error(parts)
+        reach = _normal_quantile(self.level) * error
+        low, high = max(bounds[0], value - reach), min(bounds[1], value + reach)
+        return self._answer(value, error, Interval(low, high, self.level, "normal", "asymptotic", name), name)
+
+    def _answer(self, value: float, error: float, interval: Interval, name: str) -> Estimate:
+        return Estimate(value, error, interval, self.diagnostics, self.policy, name)
+
+
+def reward_distribution(log: Any, policy: Any, *, level: float = 0.95, seed: int = 0) -> RewardDistribution:
+    """Say how the rewards of a fixed policy would have been distributed.
+
+    Parameters
+    ----------
+    log
+        A :class:`backcast.Log`, or a stream of parts. Of a stream at most 65,536 distinct rewards are kept;
+        beyond that, neighbours are put together.
+    policy
+        A policy that does not learn.
+    level
+        Of the band about the distribution function and of the intervals.
+    seed
+        Same seed, same band.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
+    >>> law = reward_distribution(log, Fixed([0.75, 0.25]))
+    >>> law.cdf
+    array([0.375, 0.5  , 0.875, 1.   ])
+    >>> law.quantile(0.5).value, law.cvar(0.5).value, law.cvar(0.5, "high").value
+    (1.0, 0.25, 2.25)
+
+    By hand: the weights are 1.5, 0.5, 1.5, 0.5. The lower half holds 0 with 0.375 and 1 with 0.125, so its mean is
+    0.125 / 0.5.
+    """
+    return distribution_for(Question(log, policy, level=level, seed=seed))
+
+
+def distribution_for(question: Question) -> RewardDistribution:
+    """The law of the reward that a question asks about."""
+    require_stationary(question.policy, "the reward distribution")
+    if not 0 < question.level < 1:
+        raise OptionError(f"level is {question.level}; it must lie strictly between 0 and 1")
+    events = weigh(question, model=False)
+    sums = _sums(events, question.in_memory)
+    total = float(sums.weights.sum())
+    if total == 0.0:
+        raise EvaluationError(
+            f"the policy gives probability 0 to the logged action in all {sums.n:,} events, so the log says nothing "
+            "of its rewards; use a log that explores the policy's actions"
+        )
+    cdf = np.minimum(np.cumsum(sums.weights) / total, 1.0)
+    cdf[-1] = 1.0
+    reach = band_reach(sums, question.level, question.seed)
+    facts = WeightDiagnostics(
+        events=sums.n,
+        effective_sample_size=total**2 / float(sums.squares.sum()),
+        mean_weight=total / sums.n,
+        largest_weight=sums.largest,
+        propensities_estimated=events.propensities_estimated,
+    )
+    low, high = np.maximum(cdf - reach, 0.0), np.minimum(cdf + reach, 1.0)
+    name = question.policy_name or name_of(question.policy)
+    return RewardDistribution(sums.rewards, cdf, low, high, question.level, name, facts, sums)
+
+
+def _sums(events: WeighedLog, in_memory: bool) -> RewardSums:
+    if in_memory:
+        blocks = list(events)
+        return RewardSums.of(
+            np.concatenate([block.residual for block in blocks]), np.concatenate([block.ratio for block in blocks])
+        )
+    sums = RewardSums.none()
+    for block in events:
+        sums = (sums + RewardSums.of(block.residual, block.ratio)).thinned(MOST_VALUES)
+    return sums
+
+
+def _normal_quantile(level: float) -> float:
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def _check_share(name: str, value: float) -> None:
+    if not 0.0 < value <= 1.0:
+        raise OptionError(f"{name} is {value}; it must lie in (0, 1]")
+
+
+@dataclass(frozen=True)
+class RewardQuantile:
+    """The q-quantile of the reward under a fixed policy, by self-normalised weighting.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
+    >>> RewardQuantile(0.75).answer(Question(log, Fixed([0.75, 0.25]))).value
+    2.0
+    """
+
+    q: float = 0.5
+
+    def __post_init__(self) -> None:
+        _check_share("q", self.q)
+
+    def answer(self, question: Question) -> Estimate:
+        """The quantile, with Woodruff's interval."""
+        return distribution_for(question).quantile(self.q)
+
+
+@dataclass(frozen=True)
+class CVaR:
+    """Mean of the lowest (or highest) share of the rewards under a fixed policy: conditional value at risk.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
+    >>> CVaR(0.5).answer(Question(log, Fixed([0.75, 0.25]))).value
+    0.25
+    """
+
+    share: float = 0.1
+    tail: Tail = "low"
+
+    def __post_init__(self) -> None:
+        _check_share("share", self.share)
+        if self.tail not in ("low", "high"):
+            raise OptionError(f"tail is {self.tail!r}; it must be 'low' or 'high'")
+
+    def answer(self, question: Question) -> Estimate:
+        """The tail's mean, with a normal interval."""
+        return distribution_for(question).cvar(self.share, self.tail)

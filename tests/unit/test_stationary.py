@@ -1,0 +1,345 @@
+"""Estimators of fixed policies: known values, streams, tuning, messages."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression, Ridge
+
+import backcast.evaluators.stationary.predicting as predicting
+from backcast.errors import EvaluationError, OptionError, PolicyError
+from backcast.evaluators.question import Evaluator, Question
+from backcast.evaluators.stationary import (
+    CAB,
+    DR,
+    IPS,
+    MRDR,
+    SNDR,
+    SNIPS,
+    BaselineIPS,
+    ClippedIPS,
+    PessimisticDR,
+    ShrinkageDR,
+    SubGaussian,
+    SwitchDR,
+)
+from backcast.evaluators.stationary.mrdr import mrdr_weights
+from backcast.evaluators.stationary.tuning import slope_plus_plus
+from backcast.intervals.normal import Normal
+from backcast.log import Log
+from backcast.policies.stationary import Fixed, Logged, Uniform
+from backcast.reward_models import Constant, Fitted, Joint, PerAction, Split
+from backcast.worlds import LinearWorld, TabularWorld
+
+EVERY: list[Any] = [
+    IPS(),
+    SNIPS(),
+    BaselineIPS(),
+    ClippedIPS(),
+    DR(),
+    SNDR(),
+    MRDR(),
+    CAB(),
+    SwitchDR(),
+    ShrinkageDR(),
+    PessimisticDR(),
+    SubGaussian(),
+]
+every = pytest.mark.parametrize("evaluator", EVERY, ids=lambda evaluator: type(evaluator).__name__)
+
+
+def table_log(n: int = 20_000, seed: int = 0) -> Log:
+    """Uniform log of ten actions: action 0 pays 0.6, the others 0.2."""
+    rng = np.random.default_rng(seed)
+    actions = rng.integers(10, size=n)
+    rewards = rng.random(n) < np.where(actions == 0, 0.6, 0.2)
+    logging = np.full((n, 10), 0.1)
+    return Log(None, actions, rewards, [0.1] * n, n_actions=10, reward_range=(0, 1), logging_probabilities=logging)
+
+
+TABLE = table_log()
+
+
+@every
+@pytest.mark.parametrize(("policy", "truth"), [([1.0] + [0.0] * 9, 0.6), ([0.55] + [0.05] * 9, 0.42)])
+def test_the_regression_table(evaluator: Any, policy: list[float], truth: float) -> None:
+    found = evaluator.answer(Question(TABLE, Fixed(policy)))
+    # 4 standard errors: odds of 6e-5 each, 2e-3 for all 24 (the seed is fixed)
+    assert abs(found.value - truth) < 4 * found.std_error
+    assert found.interval.low < found.value < found.interval.high
+    assert found.std_error < 0.02
+    assert found.diagnostics.mean_weight == pytest.approx(1.0, abs=0.15)
+
+
+UNBIASED: list[Any] = [IPS(), SNIPS(), BaselineIPS(), DR(), SNDR(), MRDR()]
+
+
+@pytest.mark.parametrize("evaluator", UNBIASED, ids=lambda evaluator: type(evaluator).__name__)
+def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
+    world = TabularWorld(
+        [0.5, 0.3, 0.2],
+        mean_rewards=[[0.9, 0.1], [0.2, 0.6], [0.5, 0.4]],
+        logging=[[0.2, 0.8], [0.7, 0.3], [0.5, 0.5]],
+    )
+    policy = [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]
+    answers = [
+        evaluator.answer(Question(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
+        for run in range(60)
+    ]
+    values = np.array([found.value for found in answers])
+    # 4 standard errors of the mean of 60 logs: odds of 6e-5 each
+    assert abs(values.mean() - world.value(policy)) < 4 * values.std() / 60**0.5
+    # the errors they state are those they make: chi-square with 59 degrees, odds of 1e-6 beyond these bounds
+    stated = np.sqrt(np.mean([found.std_error**2 for found in answers]))
+    assert 0.57 < values.std() / stated < 1.49
+
+
+@pytest.mark.parametrize("evaluator", UNBIASED, ids=lambda evaluator: type(evaluator).__name__)
+def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
+    world = LinearWorld(3, 4, logistic=True, logging="paper", seed=2)
+    weights = np.random.default_rng(1).normal(size=(4, 3))
+
+    def policy(contexts: Any) -> Any:
+        scores = np.exp(contexts @ weights)
+        return scores / scores.sum(axis=1, keepdims=True)
+
+    truth = world.value(Fixed(policy), 200_000, np.random.default_rng(7))
+    found = evaluator.answer(Question(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
+    # odds of a false alarm 6e-5 each; the seed is fixed
+    assert abs(found.value - truth.value) < 4 * math.hypot(found.std_error, truth.std_error)
+
+
+def test_a_good_model_takes_variance_away() -> None:
+    world = LinearWorld(4, 5, noise=0.1, logging="uniform", seed=1)
+    log = world.log(4000, np.random.default_rng(0))
+    policy = Fixed([0.7, 0.1, 0.1, 0.1])
+    assert DR().answer(Question(log, policy)).std_error < 0.6 * IPS().answer(Question(log, policy)).std_error
+
+
+def test_evaluators_satisfy_the_protocol_and_name_themselves() -> None:
+    for evaluator in EVERY:
+        assert isinstance(evaluator, Evaluator)
+        assert evaluator.answer(Question(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
+
+
+class Stream:
+    """Parts of a log, read anew in each pass."""
+
+    def __init__(self, log: Log, rows: int) -> None:
+        self.log, self.rows, self.passes = log, rows, 0
+
+    def __iter__(self) -> Iterator[Log]:
+        self.passes += 1
+        for start in range(0, len(self.log), self.rows):
+            yield self.log[start : start + self.rows]
+
+
+def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(predicting, "HEAD", 1000)
+    log = TABLE[:5000]
+    found = DR().answer(Question(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
+    by_hand = DR().answer(
+        Question(log[1200:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1200])))
+    )
+    assert found.value == pytest.approx(by_hand.value, rel=1e-12)
+    assert found.diagnostics.events == 3800
+    assert "first 1,200 events" in found.notes[0]
+
+
+def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:
+    log, policy = TABLE[:3000], Fixed([0.55] + [0.05] * 9)
+    streamed, whole = (DR().answer(Question(source, policy, seed=4)) for source in (Stream(log, 700), log))
+    assert streamed.value == pytest.approx(whole.value, rel=1e-12)
+    assert streamed.diagnostics.events == 3000
+
+
+def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
+    stream = Stream(TABLE[:2000], 300)
+    SNIPS().answer(Question(stream, Uniform()))
+    # one pass for the sums, and one look at the first part for what the log declares
+    assert stream.passes == 2
+
+
+def test_progress_is_told_once_for_every_event() -> None:
+    for source in (TABLE[:2000], Stream(TABLE[:2000], 300)):
+        told: list[int] = []
+        ClippedIPS().answer(Question(source, Uniform(), on_progress=told.append))
+        assert sum(told) == 2000
+
+
+def test_a_split_model_leaves_its_events_out() -> None:
+    found = DR().answer(Question(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
+    assert found.diagnostics.events == 750
+
+
+def test_slope_prefers_the_narrow_only_while_it_agrees() -> None:
+    reaches = np.array([1.0, 0.1, 0.01])
+    assert slope_plus_plus(np.array([0.0, 0.5, 0.55]), reaches) == 2
+    assert slope_plus_plus(np.array([0.0, 0.5, 5.0]), reaches) == 1
+    assert slope_plus_plus(np.array([0.0, 5.0, 0.0]), reaches) == 0
+    # candidates need not come in order
+    assert slope_plus_plus(np.array([0.55, 0.0, 0.5]), reaches[[2, 0, 1]]) == 0
+
+
+def heavy_log(n: int, seed: int) -> tuple[Log, float]:
+    """A log whose policy lives on an action of probability 0.002, and what the policy is worth."""
+    rng = np.random.default_rng(seed)
+    rare = rng.random(n) < 0.002
+    rewards = (rng.random(n) < 0.5) * 1.0
+    propensities = np.where(rare, 0.002, 0.998)
+    return Log(None, rare.astype(int), rewards, propensities, n_actions=2, reward_range=(0, 1)), 0.5
+
+
+@pytest.mark.parametrize("evaluator", [SwitchDR(), ShrinkageDR(), PessimisticDR(), SubGaussian()])
+def test_tuning_beats_no_tuning_where_weights_are_heavy_and_the_model_is_right(evaluator: Any) -> None:
+    errors = []
+    for seed in range(30):
+        log, truth = heavy_log(500, seed)
+        question = Question(log, Fixed([0.5, 0.5]), reward_model=Constant(), seed=seed)
+        errors.append([evaluator.answer(question).value - truth, DR().answer(question).value - truth])
+    tuned, untuned = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert tuned < 0.7 * untuned
+
+
+def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
+    log, _ = heavy_log(5000, 1)
+    found = ClippedIPS(threshold=2.0).answer(Question(log, Fixed([0.5, 0.5])))
+    assert found.settings["threshold"] == 2.0
+    assert any("bias" in note for note in found.notes)
+    assert found.interval is not None
+    assert "bias" in found.interval.estimand
+
+
+@pytest.mark.parametrize("evaluator", [ClippedIPS(), SwitchDR(), ShrinkageDR(), PessimisticDR(), SubGaussian(), CAB()])
+def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> None:
+    """With SWITCH at 0 the model alone would speak, and claim a tiny error."""
+    question = Question(TABLE, Fixed([0.55] + [0.05] * 9))
+    plain: Any = IPS() if isinstance(evaluator, ClippedIPS | CAB) else DR()
+    untuned, tuned = plain.answer(question), evaluator.answer(question)
+    assert tuned.settings["tuned"]
+    assert tuned.std_error == pytest.approx(untuned.std_error)
+    assert tuned.interval.low <= tuned.value <= tuned.interval.high
+    assert tuned.interval.estimand == untuned.interval.estimand
+    assert any("SLOPE++ chose" in note for note in tuned.notes)
+
+
+def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:
+    log, _ = heavy_log(5000, 1)
+    poor = IPS().answer(Question(log, Fixed([0.0, 1.0])))
+    assert any("hardly overlap" in note for note in poor.notes)
+    wrong = TABLE.replace(_propensities=np.full(len(TABLE), 0.2), _logging=None)
+    assert any("average 0.5" in note for note in IPS().answer(Question(wrong, Uniform())).notes)
+
+
+def test_estimated_propensities_are_carried_along() -> None:
+    log = TABLE[:100].replace(propensities_estimated=True)
+    assert IPS().answer(Question(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
+
+
+def test_mrdr_fits_what_the_policy_does() -> None:
+    """Two lines on one action: the policy cares for large x only, and so does the model fitted for it."""
+    x = np.linspace(0, 1, 200)
+    rewards = np.abs(x - 0.5)
+    log = Log(x[:, None], np.zeros(200, dtype=int), rewards, np.where(x > 0.5, 0.1, 0.9), n_actions=1)
+    model = PerAction(LinearRegression(), weights=mrdr_weights(Uniform())).fit(log)
+    np.testing.assert_allclose(model.predict(np.array([[1.0]]))[0, 0], 0.5, atol=0.05)
+    assert PerAction(LinearRegression()).fit(log).predict(np.array([[1.0]]))[0, 0] < 0.3
+
+
+def test_mrdr_takes_an_estimator_and_refuses_a_model() -> None:
+    for model in (None, Ridge(), PerAction(Ridge())):
+        assert np.isfinite(MRDR().answer(Question(TABLE[:200], Uniform(), reward_model=model)).value)
+    with pytest.raises(OptionError, match="MRDR fits its own reward model and was given Joint"):
+        MRDR().answer(Question(TABLE[:200], Uniform(), reward_model=Joint()))
+
+
+def test_cab_needs_the_whole_record() -> None:
+    log = TABLE[:50].replace(_logging=None)
+    with pytest.raises(EvaluationError, match="PessimisticDR"):
+        CAB().answer(Question(log, Uniform()))
+
+
+def test_cab_believes_the_model_where_the_logger_never_goes() -> None:
+    logging = np.tile([1.0, 0.0], (10, 1))
+    log = Log(None, [0] * 10, [0.5] * 10, [1.0] * 10, n_actions=2, logging_probabilities=logging)
+    found = CAB(math.inf).answer(Question(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
+    # half of the mass at the reward seen, half at the model's 1
+    assert found.value == pytest.approx(0.75)
+
+
+@pytest.mark.parametrize("threshold", [-1.0, math.nan, "best"])
+@pytest.mark.parametrize("kind", [ClippedIPS, SwitchDR, ShrinkageDR, PessimisticDR, SubGaussian, CAB])
+def test_thresholds_that_make_no_sense_are_refused(kind: Any, threshold: Any) -> None:
+    with pytest.raises(OptionError, match="threshold is"):
+        kind(threshold)
+
+
+def test_a_sub_gaussian_threshold_is_a_share() -> None:
+    with pytest.raises(OptionError, match="<= 1"):
+        SubGaussian(2.0)
+
+
+class Liar:
+    """A policy whose probabilities of single actions are no probabilities."""
+
+    def __init__(self, answer: Any) -> None:
+        self.answer = answer
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        raise AssertionError
+
+    def probability_of(self, contexts: Any, actions: Any) -> Any:
+        return self.answer
+
+
+@pytest.mark.parametrize(
+    ("answer", "message"),
+    [
+        ([0.5, 1.5, 0.5], "row 1: Liar.probability_of is 1.5"),
+        ([0.5, math.nan, 0.5], "row 1: Liar.probability_of is nan"),
+        ([0.5, 0.5], r"shape \(2,\); expected \(3,\)"),
+    ],
+)
+def test_a_policy_that_breaks_the_short_contract_is_told(answer: Any, message: str) -> None:
+    with pytest.raises(PolicyError, match=message):
+        IPS().answer(Question(TABLE[:3], Liar(answer)))
+
+
+def test_options_of_the_interval_are_checked() -> None:
+    with pytest.raises(OptionError, match="interval is 'wide'"):
+        IPS().answer(Question(TABLE[:10], Uniform(), interval="wide"))
+    with pytest.raises(OptionError, match=r"level is 1\.5"):
+        IPS().answer(Question(TABLE[:10], Uniform(), level=1.5))
+
+
+def test_default_intervals_follow_the_declared_range() -> None:
+    question = Question(TABLE[:500], Uniform())
+    assert _method(IPS(), question) == _method(SNIPS(), question) == "Cressie-Read"
+    assert _method(DR(), question) == "normal"
+    assert _method(IPS(), Question(TABLE[:500].replace(reward_range=None), Uniform())) == "normal"
+    assert _method(IPS(), Question(TABLE[:500], Uniform(), interval=Normal())) == "normal"
+
+
+def _method(evaluator: Any, question: Question) -> str:
+    interval = evaluator.answer(question).interval
+    return str(interval.method)
+
+
+def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Oracle:
+        def predictions(self, log: Log, rng: Any) -> Any:
+            raise AssertionError
+
+    monkeypatch.setattr(predicting, "HEAD", 100)
+    with pytest.raises(EvaluationError, match="Oracle cannot be kept honest over a stream"):
+        DR().answer(Question(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
+
+
+def test_self_evaluation_from_the_record() -> None:
+    found = IPS().answer(Question(TABLE, Logged()))
+    assert found.value == pytest.approx(TABLE.rewards.mean(), abs=1e-12)
+    assert found.diagnostics.to_dict()["effective_sample_size"] == pytest.approx(len(TABLE))
