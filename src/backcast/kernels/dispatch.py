@@ -16,7 +16,9 @@ __all__ = [
     "Kernel",
     "choose",
     "is_builtin",
+    "is_context_free",
     "is_divisible",
+    "is_greedy",
     "learn",
     "learn_block",
     "raw",
@@ -29,8 +31,10 @@ Kernel = Callable[..., None]
 
 _SCORE: dict[type, Kernel] = {}
 _LEARN: dict[type, Kernel] = {}
-_RAW: dict[type, Callable[..., float]] = {}
+_RAW: dict[type, Kernel] = {}
 _CHOOSE: dict[type, Kernel] = {}
+_GREEDY: set[type] = set()
+_CONTEXT_FREE: set[type] = set()
 
 
 def register(
@@ -38,8 +42,10 @@ def register(
     *,
     score: Kernel,
     learn: Kernel,
-    raw: Callable[..., float] | None = None,
+    raw: Kernel | None = None,
     choose: Kernel | None = None,
+    greedy: bool = False,
+    context_free: bool = False,
 ) -> None:
     """Say which kernels serve states of this NamedTuple class; they are written in Python that Numba compiles.
 
@@ -47,8 +53,10 @@ def register(
     ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
 
     A policy whose actions have models of their own may split ``score`` in two, so that only what changed is scored
-    again: ``raw(state, view, k, action)`` is one action's score, which changes only when that action is learned, and
-    ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
+    again: ``raw(state, view, action, out)`` writes one action's score at every event, which changes only when that
+    action is learned, and ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
+    ``greedy`` says that the choice hangs on which scores are the largest and nothing else; ``context_free`` that it
+    is the same at every event.
     """
     known = _SCORE.get(state)
     if known is not None and known is not score:
@@ -58,6 +66,10 @@ def register(
     if raw is not None and choose is not None:
         _RAW[state] = raw
         _CHOOSE[state] = choose
+    if greedy:
+        _GREEDY.add(state)
+    if context_free:
+        _CONTEXT_FREE.add(state)
 
 
 def is_divisible(state: object) -> bool:
@@ -70,6 +82,16 @@ def is_builtin(state: object) -> bool:
     return type(state).__module__.split(".")[0] == "backcast"
 
 
+def is_greedy(state: object) -> bool:
+    """Whether the choice hangs only on which raw scores are the largest."""
+    return type(state) in _GREEDY
+
+
+def is_context_free(state: object) -> bool:
+    """Whether the probabilities are the same at every event (with all actions available)."""
+    return type(state) in _CONTEXT_FREE
+
+
 def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
     """Fill ``out`` with the policy's probabilities at event ``k``. Compiled code only."""
     raise NotImplementedError("score runs inside compiled code")
@@ -80,8 +102,8 @@ def learn(state: Any, view: View, k: int, action: int, reward: float, probabilit
     raise NotImplementedError("learn runs inside compiled code")
 
 
-def raw(state: Any, view: View, k: int, action: int) -> float:
-    """The raw score of one action at event ``k``. Compiled code only."""
+def raw(state: Any, view: View, action: int, out: FloatArray) -> None:
+    """Write the raw scores of one action at all events. Compiled code only."""
     raise NotImplementedError("raw runs inside compiled code")
 
 
@@ -91,7 +113,7 @@ def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
 
 
 @overload(raw, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
-def _raw(state: Any, view: Any, k: Any, action: Any) -> Any:
+def _raw(state: Any, view: Any, action: Any, out: Any) -> Any:
     return _RAW[state.instance_class]
 
 

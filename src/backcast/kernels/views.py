@@ -12,7 +12,18 @@ from numba.extending import overload
 
 from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
 
-__all__ = ["ActionFeatures", "Dense", "Sparse", "View", "add_scores", "dot_row", "load_row", "mask_of", "view_of"]
+__all__ = [
+    "ActionFeatures",
+    "Dense",
+    "Sparse",
+    "View",
+    "add_scores",
+    "dot_column",
+    "dot_row",
+    "load_row",
+    "mask_of",
+    "view_of",
+]
 
 
 class Dense(NamedTuple):
@@ -74,6 +85,11 @@ def dot_row(view: View, k: int, action: int, weights: FloatArray) -> float:
     raise NotImplementedError("dot_row runs inside compiled code")
 
 
+def dot_column(view: View, action: int, weights: FloatArray, out: FloatArray) -> None:
+    """``dot_row`` of one action at every event, in one sweep. Compiled code only."""
+    raise NotImplementedError("dot_column runs inside compiled code")
+
+
 def load_row(view: View, k: int, action: int, row: FloatArray) -> None:
     """Write the features that ``action`` has at event ``k`` into ``row``. Compiled code only."""
     raise NotImplementedError("load_row runs inside compiled code")
@@ -127,6 +143,20 @@ def _action_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
     return total
 
 
+def _dense_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
+    x, column = view.x, weights[:, action].copy()
+    for k in range(out.size):
+        total = 0.0
+        for j in range(column.size):
+            total += column[j] * x[k, j]
+        out[k] = total
+
+
+def _any_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
+    for k in range(out.size):
+        out[k] = dot_row(view, k, action, weights)
+
+
 def _dense_row(view: Any, k: int, action: int, row: FloatArray) -> None:
     for j in range(row.size):
         row[j] = view.x[k, j]
@@ -145,6 +175,7 @@ def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
 
 _SCORES = {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores}
 _DOTS = {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot}
+_COLUMNS = {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column}
 _ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
 
 
@@ -156,6 +187,11 @@ def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
 @overload(dot_row, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
 def _dot_row(view: Any, k: Any, action: Any, weights: Any) -> Any:
     return _DOTS[view.instance_class]
+
+
+@overload(dot_column, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+def _dot_column(view: Any, action: Any, weights: Any, out: Any) -> Any:
+    return _COLUMNS[view.instance_class]
 
 
 @overload(load_row, strict=False)  # type: ignore[untyped-decorator]  # numba has no types

@@ -62,8 +62,8 @@ def learn_cycle(state: Any, view: View, k: int, action: int, reward: float, prob
     state.played[0] += 1
 
 
-register(CountState, score=score_ucb1, learn=learn_ucb1)
-register(CycleState, score=score_cycle, learn=learn_cycle)
+register(CountState, score=score_ucb1, learn=learn_ucb1, context_free=True)
+register(CycleState, score=score_cycle, learn=learn_cycle, context_free=True)
 
 
 @final

@@ -14,7 +14,7 @@ from backcast.arrays import BoolArray, FloatArray
 from backcast.errors import OptionError
 from backcast.kernels.dispatch import register
 from backcast.kernels.jit import compiled
-from backcast.kernels.views import View, add_scores, dot_row, load_row
+from backcast.kernels.views import View, add_scores, dot_column, load_row
 from backcast.options import at_least, count, share
 from backcast.policies.choice import best_of, soften, softmax
 from backcast.policies.compiled import CompiledPolicy
@@ -122,9 +122,9 @@ def learn_linear(state: Any, view: View, k: int, action: int, reward: float, pro
     update_ridge(ridge.theta[:, model], ridge.inverse[model], ridge.row, ridge.gain, reward)
 
 
-def raw_mean(state: Any, view: View, k: int, action: int) -> float:
-    """The predicted reward of one action, ``theta.x``."""
-    return dot_row(view, k, action, state.ridge.theta)
+def raw_mean(state: Any, view: View, action: int, out: FloatArray) -> None:
+    """The predicted reward of one action at every event, ``theta.x``."""
+    dot_column(view, action, state.ridge.theta, out)
 
 
 def choose_greedy(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -153,11 +153,13 @@ def score_softmax(state: Any, view: View, k: int, available: BoolArray, out: Flo
     softmax(out, state.temperature, available, k)
 
 
-def raw_upper(state: Any, view: View, k: int, action: int) -> float:
-    """``theta.x + alpha sqrt(x' A^-1 x)`` (Li et al. 2010, Algorithm 1)."""
-    load_row(view, k, action, state.ridge.row)
-    width = model_deviation(state.ridge, action)
-    return dot_row(view, k, action, state.ridge.theta) + state.alpha * width
+def raw_upper(state: Any, view: View, action: int, out: FloatArray) -> None:
+    """``theta.x + alpha sqrt(x' A^-1 x)`` of one action at every event (Li et al. 2010, Algorithm 1)."""
+    ridge = state.ridge
+    dot_column(view, action, ridge.theta, out)
+    for k in range(out.size):
+        load_row(view, k, action, ridge.row)
+        out[k] += state.alpha * model_deviation(ridge, action)
 
 
 def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -184,9 +186,9 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
     win_probabilities(out, spread, available, k)
 
 
-register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy)
+register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
 register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
-register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper)
+register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper, greedy=True)
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 
