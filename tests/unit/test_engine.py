@@ -37,6 +37,19 @@ def test_running_quantile_is_numpys_capped(
         assert quantile(running) == expected
 
 
+@given(st.integers(0, 2**32 - 1), shares, st.integers(1, 60), st.booleans())
+def test_running_quantile_may_be_asked_seldom(seed: int, q: float, every: int, known: bool) -> None:
+    # two stretches of different size, so that values must move between the heaps in both directions
+    rng = np.random.default_rng(seed)
+    values = np.concatenate([rng.random(300) + rng.integers(2), rng.random(300)])
+    running = new_quantile(q, 3.0, values.size if known else None)
+    for k, value in enumerate(values):
+        running = make_room(running, 1)
+        observe(running, value)
+        if k % every == 0:
+            assert quantile(running) == np.quantile(values[: k + 1], q, method="inverted_cdf")
+
+
 @given(st.integers(0, 2**32 - 1), shares, st.sampled_from(("falling", "rising", "random")))
 @settings(max_examples=25)
 def test_long_streams_stay_exact_while_values_are_dropped(seed: int, q: float, order: str) -> None:

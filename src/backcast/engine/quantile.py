@@ -48,18 +48,19 @@ def new_quantile(q: float, ceiling: float, length: int | None = None) -> Running
 
 def make_room(ratios: RunningQuantile, events: int) -> RunningQuantile:
     """The same quantile with room for ``events`` more values (arrays move, contents do not)."""
-    most = int(ratios.counts[KEEP])
-    low = _grown(ratios.low, int(ratios.counts[LOW]), min(events, most) + 1)
-    # a full waiting heap is pruned to what may still be needed, so it never has to be much larger than that
-    waiting, largest = int(ratios.counts[HIGH]), 2 * min(most, 2**61) + 1024
-    high = _grown(ratios.high, waiting, min(events + 1, largest - waiting))
-    return ratios._replace(low=low, high=high)
+    low, high, _, most = (int(count) for count in ratios.counts)
+    # between two balances any value may sit in either heap; a full one is balanced or pruned to ``most`` values
+    kept = low + high + events
+    return ratios._replace(
+        low=_grown(ratios.low, low, min(kept, most) + 2),
+        high=_grown(ratios.high, high, min(kept, 2 * min(most, 2**61) + 1024) + 1),
+    )
 
 
-def _grown(heap: FloatArray, used: int, more: int) -> FloatArray:
-    if used + more <= heap.size:
+def _grown(heap: FloatArray, used: int, size: int) -> FloatArray:
+    if size <= heap.size:
         return heap
-    larger = np.empty(max(used + more, heap.size + heap.size // 2))
+    larger = np.empty(max(size, heap.size + heap.size // 2))
     larger[:used] = heap[:used]
     return larger
 
