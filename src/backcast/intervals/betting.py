@@ -14,6 +14,7 @@ from backcast.estimate import Interval
 from backcast.intervals.bounds import check_largest_weight, event_range, largest_ratio, reward_range
 from backcast.intervals.sample import Sample
 from backcast.kernels.jit import compiled
+from backcast.options import count
 
 __all__ = ["Betting", "Game", "play", "stake"]
 
@@ -28,8 +29,8 @@ Outcomes: TypeAlias = Callable[[], Iterator[tuple[FloatArray, FloatArray]]]
 class Game(NamedTuple):
     """What the player knows beforehand.
 
-    ``n`` events to come, ``goal`` the fortune that rules a value out, ``heaviest`` the bound on the weights
-    (infinity: unknown, so that no bets are laid on them).
+    ``n`` events to size the bets for, ``goal`` the fortune that rules a value out, ``heaviest`` the bound on the
+    weights (infinity: unknown, so that no bets are laid on them).
     """
 
     n: float
@@ -116,12 +117,12 @@ def rule_out(outcomes: Outcomes, game: Game, low: float, high: float) -> tuple[f
     """The largest candidate between the ends that is ruled out and its neighbour that is not (low if none is)."""
     candidates = np.linspace(low, high, GRID)
     wealth, seen = np.ones(GRID), np.zeros(6)
-    count = 0
+    ruled_out = 0
     for x, w in outcomes():
-        count = play(x, w, candidates, wealth, seen, game)
-    if count == 0:
+        ruled_out = play(x, w, candidates, wealth, seen, game)
+    if ruled_out == 0:
         return low, low
-    return float(candidates[count - 1]), float(candidates[min(count, GRID - 1)])
+    return float(candidates[ruled_out - 1]), float(candidates[min(ruled_out, GRID - 1)])
 
 
 def lower_end(outcomes: Outcomes, game: Game) -> float:
@@ -139,9 +140,10 @@ class Betting:
     on the weights to hedge with ``w - 1``, whose mean is 0.
 
     Assumption: martingale: events in the order in which a logger that does not look ahead recorded them, rewards
-    within the declared range, weights within the bound; then it covers for every n, and at all moments together.
-    Estimand: that of the estimate; V(pi) for IPS, SNIPS and BaselineIPS. Cross-fitted models tie events together:
-    take ``Progressive``, ``Split`` or ``Fitted`` where the letter matters.
+    within the declared range, weights within the bound; then it covers for every n. With ``tuned_for`` fixed it
+    covers at all moments together, so that a growing log may be looked at again and again. Cross-fitted models tie
+    events together: take ``Progressive``, ``Split`` or ``Fitted`` where the letter matters.
+    Estimand: that of the estimate; V(pi) for IPS, SNIPS and BaselineIPS.
 
     Parameters
     ----------
@@ -149,6 +151,8 @@ class Betting:
         A known bound on ``pi/p``, infinity for none (weighted rewards need none, but then there is no hedging).
         None takes it from the log, where the log records the logger's probabilities of all actions or is uniform;
         of other logs it is infinity for weighted rewards and one over the smallest logged propensity otherwise.
+    tuned_for
+        Number of events for which the bets are sized; None takes the length of the log.
 
     Examples
     --------
@@ -160,9 +164,12 @@ class Betting:
     """
 
     largest_weight: float | None = None
+    tuned_for: int | None = None
 
     def __post_init__(self) -> None:
         check_largest_weight(self.largest_weight)
+        if self.tuned_for is not None:
+            count("tuned_for", self.tuned_for)
 
     def interval(self, sample: Sample, level: float) -> Interval:
         """Two ends within the range of what is estimated."""
@@ -172,7 +179,7 @@ class Betting:
             heaviest = largest_ratio(sample, self.largest_weight, unknown=math.inf)
         else:
             low, high = event_range(sample, self.largest_weight, "betting")
-        game = Game(float(sample.moments.n), 2 / (1 - level), heaviest)
+        game = Game(float(self.tuned_for or sample.moments.n), 2 / (1 - level), heaviest)
         least = lower_end(lambda: _outcomes(sample, low, high, mirrored=False), game)
         most = lower_end(lambda: _outcomes(sample, low, high, mirrored=True), game)
         ends = low + (high - low) * least, high - (high - low) * most

@@ -1,0 +1,345 @@
+"""Intervals for fixed policies: equations against independent computations, refusals, invariances."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from scipy import optimize, stats
+
+from backcast.errors import OptionError
+from backcast.evaluators.question import Question
+from backcast.evaluators.stationary import (
+    CAB,
+    DR,
+    IPS,
+    SNDR,
+    SNIPS,
+    BaselineIPS,
+    ClippedIPS,
+    PessimisticDR,
+    ShrinkageDR,
+)
+from backcast.intervals.betting import Betting, Game, play
+from backcast.intervals.bootstrap import BCa, Bootstrap
+from backcast.intervals.clopper_pearson import ClopperPearson, binomial_ends
+from backcast.intervals.cressie_read import CressieRead, WeightSums, least_value, least_value_far_out
+from backcast.intervals.empirical_bernstein import EmpiricalBernstein
+from backcast.intervals.forms import Controlled, Plain, SelfNormalised, std_error
+from backcast.intervals.hoeffding import Hoeffding
+from backcast.intervals.moments import Columns, Moments
+from backcast.intervals.normal import Normal, Student
+from backcast.intervals.sample import IntervalMethod, Sample, values_of
+from backcast.log import Log
+from backcast.policies.stationary import Fixed, Uniform
+
+FINITE: list[Any] = [Hoeffding(), EmpiricalBernstein(), ClopperPearson(), Betting()]
+ASYMPTOTIC: list[Any] = [Normal(), Student(), Bootstrap(200), BCa(200), CressieRead()]
+EVERY = [*FINITE, *ASYMPTOTIC]
+every = pytest.mark.parametrize("method", EVERY, ids=lambda method: type(method).__name__)
+POLICY = Fixed([0.5, 0.3, 0.2])
+
+
+def random_log(n: int = 300, seed: int = 0, low: float = 0.0, high: float = 1.0, *, logging: bool = True) -> Log:
+    rng = np.random.default_rng(seed)
+    table = np.tile([0.125, 0.375, 0.5], (n, 1))
+    actions = rng.choice(3, n, p=table[0])
+    share = (rng.random(n) < np.array([0.9, 0.3, 0.5])[actions]) * rng.random(n)
+    return Log(
+        None,
+        actions,
+        low + (high - low) * share,
+        table[np.arange(n), actions],
+        n_actions=3,
+        reward_range=(low, high),
+        logging_probabilities=table if logging else None,
+    )
+
+
+def interval(method: Any, log: Any = None, evaluator: Any = None, level: float = 0.95, **asked: Any) -> Any:
+    question = Question(random_log() if log is None else log, POLICY, interval=method, level=level, **asked)
+    return (evaluator or IPS()).answer(question).interval
+
+
+@every
+def test_each_says_what_it_assumes_and_what_it_is_about(method: Any) -> None:
+    assert isinstance(method, IntervalMethod)
+    found = interval(method)
+    assert found.assumption in ("independent", "martingale", "asymptotic")
+    assert (found.assumption == "asymptotic") == (method in ASYMPTOTIC)
+    assert found.estimand.startswith("V(pi)")
+    assert found.level == 0.95
+    assert found.low < found.high
+    for words in ("Assumption:", "Estimand:"):
+        # Normal and Student say both in their first lines
+        assert words in str(type(method).__doc__) or type(method) in (Normal, Student)
+
+
+@every
+def test_a_higher_level_is_wider(method: Any) -> None:
+    inner, outer = (interval(method, level=level) for level in (0.8, 0.99))
+    assert outer.low <= inner.low < inner.high <= outer.high
+    assert outer.high - outer.low > inner.high - inner.low
+
+
+@every
+@pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (2.0, 6.0), (0.0, 0.25)])
+def test_the_reward_range_is_carried_through(method: Any, low: float, high: float) -> None:
+    """Rewards in another range: within it for those that know it, and rescaled with it for all."""
+    found = interval(method, random_log(low=low, high=high))
+    doubled = interval(method, random_log(low=2 * low, high=2 * high))
+    assert [doubled.low, doubled.high] == pytest.approx([2 * found.low, 2 * found.high], abs=1e-6)
+    if not isinstance(method, Normal | Student | Bootstrap | BCa):
+        assert low <= found.low < found.high <= high
+
+
+SHIFTS: list[Any] = [ClopperPearson(), Betting(), CressieRead()]
+
+
+@pytest.mark.parametrize("method", SHIFTS, ids=lambda method: type(method).__name__)
+def test_those_that_use_the_mean_of_the_weights_follow_a_shift(method: Any) -> None:
+    plain, shifted = interval(method), interval(method, random_log(low=3.0, high=4.0))
+    assert [shifted.low, shifted.high] == pytest.approx([3 + plain.low, 3 + plain.high], abs=1e-9)
+
+
+@every
+def test_the_blocks_do_not_matter_and_the_seed_decides(method: Any) -> None:
+    log = random_log(200)
+    whole, again = interval(method, log, seed=5), interval(method, log, seed=5)
+    parts = interval(method, [log[:50], log[50:51], log[51:]], seed=5)
+    assert whole == again
+    assert [parts.low, parts.high] == pytest.approx([whole.low, whole.high], rel=1e-6)
+
+
+@pytest.mark.parametrize("method", [*FINITE, CressieRead()], ids=lambda method: type(method).__name__)
+def test_no_declared_range_is_an_error_with_a_remedy(method: Any) -> None:
+    with pytest.raises(OptionError, match="reward_range="):
+        interval(method, random_log().replace(reward_range=None))
+
+
+@pytest.mark.parametrize("evaluator", [SNDR(), SNIPS(), BaselineIPS()])
+@pytest.mark.parametrize("method", [Hoeffding(), EmpiricalBernstein()], ids=lambda method: type(method).__name__)
+def test_bounds_for_averages_refuse_what_is_none(method: Any, evaluator: Any) -> None:
+    with pytest.raises(OptionError, match="is about averages"):
+        interval(method, evaluator=evaluator)
+
+
+@pytest.mark.parametrize("evaluator", [DR(), SNDR(), ClippedIPS(2.0), PessimisticDR(2.0), CAB(2.0)])
+@pytest.mark.parametrize("method", [ClopperPearson(), CressieRead()], ids=lambda method: type(method).__name__)
+def test_those_for_weighted_rewards_refuse_models_and_shapes(method: Any, evaluator: Any) -> None:
+    with pytest.raises(OptionError, match="is about weighted rewards"):
+        interval(method, evaluator=evaluator)
+
+
+@pytest.mark.parametrize("method", FINITE, ids=lambda method: type(method).__name__)
+def test_a_bound_that_the_log_breaks_is_refused(method: Any) -> None:
+    with pytest.raises(OptionError, match="the log has a weight of 4"):
+        interval(replace(method, largest_weight=2.0))
+    with pytest.raises(OptionError, match=r"largest_weight is 0\.5"):
+        replace(method, largest_weight=0.5)
+
+
+def test_predictions_outside_the_range_void_the_bounds() -> None:
+    with pytest.raises(OptionError, match="the reward model leaves it"):
+        interval(Hoeffding(), evaluator=DR(), reward_model=np.full((300, 3), 1.5))
+
+
+def test_bounds_come_from_the_record_where_there_is_one() -> None:
+    """The record shows 4 = 0.5/0.125; logged propensities alone allow 1/0.125 = 8."""
+    recorded, logged = (interval(Hoeffding(), random_log(logging=known)) for known in (True, False))
+    given = interval(Hoeffding(largest_weight=4.0), random_log(logging=False))
+    assert recorded == given
+    width = 4 * math.sqrt(math.log(2 / 0.05) / (2 * 300))
+    value = IPS().answer(Question(random_log(), POLICY)).value
+    assert recorded.high == pytest.approx(min(1.0, value + width))
+    assert logged.high - logged.low >= recorded.high - recorded.low
+
+
+def test_cressie_read_and_betting_assume_no_bound_they_do_not_know() -> None:
+    for method in (CressieRead(), Betting()):
+        unknown = interval(method, random_log(logging=False))
+        assert unknown == interval(replace(method, largest_weight=math.inf), random_log(logging=False))
+        assert unknown.half_width > interval(method, random_log(logging=True)).half_width
+    # a uniform log shows its bound: no action had more than one over the number of actions
+    log = random_log(logging=False)
+    uniform = log.replace(_propensities=np.full(len(log), 1 / 3))
+    for method in (CressieRead(), Betting()):
+        assert interval(method, uniform) == interval(replace(method, largest_weight=3.0), uniform)
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "width"),
+    [
+        (IPS(), 4.0),
+        (ClippedIPS(2.0), 2.0),
+        (DR(), 1.0 + 2 * 4.0),
+        (PessimisticDR(2.0), 1.0 + 2 * 2.0),
+        (ShrinkageDR(4.0), 1.0 + 2 * 1.0),
+        (CAB(2.0), 1.0 + 2.0),
+    ],
+    ids=lambda each: type(each).__name__ if not isinstance(each, float) else "",
+)
+def test_hoeffding_knows_the_range_of_every_shape(evaluator: Any, width: float) -> None:
+    """Shapes bound the weight themselves: clipping at 2 by 2, shrinking at 4 by sqrt(4)/2."""
+    log = random_log(100_000, seed=1)
+    found = interval(Hoeffding(), log, evaluator, reward_model=0.5)
+    assert found.high - found.low == pytest.approx(2 * width * math.sqrt(math.log(40) / 200_000))
+
+
+def reweighted(w: Any, r: Any, budget: float) -> float:
+    """The least value by general-purpose optimisation: what the closed form must equal."""
+    n = w.size
+    constraints: Any = [
+        {"type": "eq", "fun": lambda g: g.mean() - 1},
+        {"type": "eq", "fun": lambda g: (g * w).mean() - 1},
+        {"type": "ineq", "fun": lambda g: budget - n * ((g**2).mean() - 1)},
+    ]
+    options: Any = {"constraints": constraints, "method": "SLSQP", "options": {"ftol": 1e-14}}
+
+    def objective(g: Any) -> float:
+        return float((g * w * r).mean())
+
+    best = optimize.minimize(objective, np.ones(n), **options)
+    return float(best.fun)
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_least_value_is_the_solution_of_its_problem(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    w, r = rng.exponential(size=8), rng.random(8)
+    sums = WeightSums(8, w.sum(), (w * w).sum(), (w * r).sum(), (w * w * r).sum(), ((w * r) ** 2).sum())
+    budget = 4.0 + 8 * (1 - w.mean()) ** 2 / w.var()
+    assert least_value(sums, budget) == pytest.approx(reweighted(w, r, budget), abs=1e-5)
+    assert least_value(sums, 0.5 * (budget - 4.0) - 0.01) is None
+
+
+@settings(max_examples=20)
+@given(st.integers(0, 1000))
+def test_far_out_is_the_limit_of_ever_heavier_events(seed: int) -> None:
+    rng = np.random.default_rng(seed)
+    w, r = rng.exponential(0.5, size=30), rng.random(30)
+    sums = WeightSums(30, w.sum(), (w * w).sum(), (w * r).sum(), (w * w * r).sum(), ((w * r) ** 2).sum())
+    budget = 31 / 30 + 4.0
+    assert least_value_far_out(sums, 0.25, budget) == pytest.approx(
+        least_value(sums.with_one_more(1e6, 0.25), budget), abs=1e-4
+    )
+
+
+def test_cressie_read_gives_the_whole_range_where_nothing_is_known() -> None:
+    log = Log(None, [1] * 20, [0.5] * 20, [0.5] * 20, n_actions=2, reward_range=(0, 1))
+    found = IPS().answer(Question(log, Fixed([0.999, 0.001]), interval=CressieRead())).interval
+    assert found is not None
+    assert (found.low, found.high) == pytest.approx((0.0, 1.0), abs=0.01)
+
+
+@settings(max_examples=25)
+@given(st.integers(0, 1000))
+def test_standard_errors_by_the_delta_method_are_jackknife_errors(seed: int) -> None:
+    """The infinitesimal slope and leaving one event out agree up to 1/n."""
+    rng = np.random.default_rng(seed)
+    n = 400
+    base, w, e = rng.random(n), rng.exponential(size=n), rng.normal(size=n)
+    columns = Columns(base, w, w * e, w, e, w)
+    for form in (Plain(), SelfNormalised(), Controlled(0.3)):
+        totals = np.array([base.sum(), w.sum(), (w * e).sum()])
+        left = [form.value(*(totals - [base[k], w[k], w[k] * e[k]]) / (n - 1)) for k in range(n)]
+        jackknife = math.sqrt((n - 1) / n * ((np.array(left) - np.mean(left)) ** 2).sum())
+        assert std_error(form, Moments.of(columns)) == pytest.approx(jackknife, rel=0.05)
+
+
+def test_the_bootstrap_agrees_with_scipy() -> None:
+    rng = np.random.default_rng(0)
+    values = rng.exponential(size=300)
+    kinds: list[tuple[Any, Any]] = [(Bootstrap(5000), "percentile"), (BCa(5000), "BCa")]
+    for ours, theirs in kinds:
+        known = stats.bootstrap(
+            (values,), np.mean, n_resamples=5000, method=theirs, rng=np.random.default_rng(1)
+        ).confidence_interval
+        found = ours.interval(values_of(*values), 0.95)
+        # two runs of 5000 replicates differ by a few per cent of the width
+        assert [found.low, found.high] == pytest.approx([known.low, known.high], abs=0.012)
+
+
+def test_groups_stand_for_events_in_the_bootstrap() -> None:
+    """20,000 skewed events in 2,000 groups: the same ends as one group an event would give, up to its own noise."""
+    values = np.random.default_rng(3).exponential(size=20_000) ** 2
+    found = BCa(4000).interval(values_of(*values), 0.95)
+    error = values.std() / math.sqrt(values.size)
+    skew = stats.skew(values) / math.sqrt(values.size)
+    # Cornish-Fisher ends of the mean's own law, which BCa approaches
+    shift = skew * (1.96**2 * 2 + 1) / 6 * error
+    assert found.low == pytest.approx(values.mean() - 1.96 * error + shift, abs=0.15 * error)
+    assert found.high == pytest.approx(values.mean() + 1.96 * error + shift, abs=0.15 * error)
+
+
+def test_thinning_keeps_the_share_it_should() -> None:
+    log = random_log(8000)
+    found = interval(ClopperPearson(), log, level=0.5)
+    value = IPS().answer(Question(log, POLICY)).value
+    # 2,000 of 8,000 events are kept at a largest weight of 4
+    assert found.high - found.low == pytest.approx(2 * 0.674 * math.sqrt(value * (1 - value) / 2000), rel=0.1)
+
+
+@given(st.integers(0, 30), st.integers(1, 30), st.sampled_from([0.5, 0.9, 0.99]))
+def test_binomial_ends_have_the_tails_they_claim(successes: int, trials: int, level: float) -> None:
+    successes = min(successes, trials)
+    low, high = binomial_ends(successes, trials, level)
+    tail = (1 - level) / 2
+    assert successes == 0 or stats.binom.sf(successes - 1, trials, low) == pytest.approx(tail)
+    assert successes == trials or stats.binom.cdf(successes, trials, high) == pytest.approx(tail)
+
+
+def test_a_bet_is_never_larger_than_the_fortune() -> None:
+    """Whatever the outcomes, wealth stays positive, hedged or not."""
+    rng = np.random.default_rng(0)
+    for heaviest in (math.inf, 50.0):
+        wealth, candidates = np.ones(64), np.linspace(0, 1, 64)
+        w = rng.choice([0.0, 0.5, 50.0], p=[0.2, 0.79, 0.01], size=2000)
+        play(
+            np.where(rng.random(2000) < 0.5, w, 0.0), w, candidates, wealth, np.zeros(6), Game(2000.0, 1e300, heaviest)
+        )
+        assert (wealth > 0).all()
+
+
+def test_the_true_value_is_a_fair_game() -> None:
+    """The mean fortune against the truth is 1: 4,000 games of 30 rounds, standard error from the games themselves."""
+    rng = np.random.default_rng(1)
+    fortunes = []
+    for _ in range(4000):
+        acted = rng.random(30) < 0.25
+        w = np.where(acted, 2.0, 2 / 3)
+        wealth = np.ones(1)
+        # E w = 1; r pays 0.8 on the first action and 0.2 on the other: 0.5 * 0.8 + 0.5 * 0.2
+        rewards: Any = (rng.random(30) < np.where(acted, 0.8, 0.2)) * w
+        play(rewards, w, np.array([0.5]), wealth, np.zeros(6), Game(1e5, 1e300, 2.0))
+        fortunes.append(wealth[0])
+    error = np.std(fortunes) / math.sqrt(4000)
+    # 4 standard errors: odds of 6e-5, the seed is fixed
+    assert abs(np.mean(fortunes) - 1.0) < 4 * error
+    assert error < 0.05
+
+
+def test_hedging_on_the_weights_pays_where_rewards_are_high() -> None:
+    rng = np.random.default_rng(2)
+    log = random_log(2000, seed=2)
+    sure = log.replace(_rewards=(rng.random(2000) < 0.95) * 1.0)
+    hedged, unhedged = (interval(Betting(bound), sure) for bound in (4.0, math.inf))
+    assert hedged.half_width < 0.7 * unhedged.half_width
+
+
+def test_samples_without_events_serve_intervals_from_sums() -> None:
+    sample = replace(Sample.of(Columns(*np.ones((6, 10)))), columns=lambda: iter(()))
+    assert Normal().interval(sample, 0.95).low == sample.value == 2.0
+
+
+def test_uniform_logging_of_the_uniform_policy_is_certain_of_the_weights() -> None:
+    log = random_log().replace(_propensities=np.full(300, 1 / 3), _logging=None)
+    found = IPS().answer(Question(log, Uniform(), interval=Hoeffding(1.0))).interval
+    assert found is not None
+    assert found.half_width == pytest.approx(math.sqrt(math.log(40) / 600))
