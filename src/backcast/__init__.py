@@ -27,12 +27,14 @@ if TYPE_CHECKING:
     from backcast.estimate import Estimate, Interval, LearningCurve
     from backcast.evaluation import evaluate
     from backcast.evaluators.acceptance import Budget, Quantile, WorstCase
+    from backcast.evaluators.clock import ClockReplay, ClockTrace
     from backcast.evaluators.direct import DM
     from backcast.evaluators.drns import WC, DRns
     from backcast.evaluators.rejection import RS, Replay
     from backcast.evaluators.stationary import DR, IPS, SNIPS
     from backcast.evaluators.trace import Trace, trace
     from backcast.intervals.anytime import Anytime
+    from backcast.intervals.jackknife import GroupJackknife
     from backcast.intervals.segments import Segments
     from backcast.intervals.theorem_2 import TheoremTwo
     from backcast.log import Log
@@ -42,6 +44,7 @@ if TYPE_CHECKING:
     from backcast.policies.linear import EpsilonGreedy, LinearThompson, LinUCB, Softmax
     from backcast.policies.protocol import LearningPolicy, Policy
     from backcast.policies.stationary import Fixed, FromScores, Logged, Uniform
+    from backcast.report.html import save_report
     from backcast.reward_models import (
         Constant,
         CrossFit,
@@ -54,7 +57,9 @@ if TYPE_CHECKING:
         Split,
     )
     from backcast.sources.arrow import read_log, scan_log
+    from backcast.sources.obd import read_obd
     from backcast.sources.stream import LogStream
+    from backcast.sources.vw import read_vw
 
 __version__ = "0.1.0"
 
@@ -82,6 +87,14 @@ _HOMES = {
     "backcast.intervals.anytime": ("Anytime",),
     "backcast.intervals.segments": ("Segments",),
     "backcast.intervals.theorem_2": ("TheoremTwo",),
+    "backcast.evaluators.clock": (
+        "ClockReplay",
+        "ClockTrace",
+    ),
+    "backcast.intervals.jackknife": ("GroupJackknife",),
+    "backcast.sources.vw": ("read_vw",),
+    "backcast.sources.obd": ("read_obd",),
+    "backcast.report.html": ("save_report",),
     "backcast.log": ("Log",),
     "backcast.policies.arms": ("UCB1", "RoundRobin"),
     "backcast.policies.classifier": ("FromClassifier",),
@@ -116,6 +129,8 @@ __all__ = [
     "Anytime",
     "BackcastError",
     "Budget",
+    "ClockReplay",
+    "ClockTrace",
     "ColumnError",
     "Compiled",
     "Constant",
@@ -128,6 +143,7 @@ __all__ = [
     "Fixed",
     "FromClassifier",
     "FromScores",
+    "GroupJackknife",
     "HorizonNotReached",
     "Interval",
     "Joint",
@@ -161,6 +177,9 @@ __all__ = [
     "WorstCase",
     "evaluate",
     "read_log",
+    "read_obd",
+    "read_vw",
+    "save_report",
     "scan_log",
     "trace",
 ]

@@ -5,7 +5,15 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
-__all__ = ["Diagnostics", "ModelDiagnostics", "ReplayDiagnostics", "WeightDiagnostics", "as_lines"]
+__all__ = [
+    "ClockDiagnostics",
+    "Diagnostics",
+    "ModelDiagnostics",
+    "PermutedDiagnostics",
+    "ReplayDiagnostics",
+    "WeightDiagnostics",
+    "as_lines",
+]
 
 
 class Diagnostics(Protocol):
@@ -109,6 +117,84 @@ class ReplayDiagnostics:
     bias_certificate: float
     theorem_1: float
     value_per_round: float
+    propensities_estimated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)
+
+
+@dataclass(frozen=True)
+class ClockDiagnostics:
+    """Of clock replay.
+
+    Attributes
+    ----------
+    events, rounds
+        Events of the log, and rounds T of a pass.
+    passes, replicates
+        Passes over the whole log, for the value; replicates on subsets of groups, for its error.
+    bias_certificate
+        Mean over passes of the exhausted mass, summed over rounds: bounds the total variation between the simulated
+        and the true history.
+    sampling_error, monte_carlo_error
+        What another log would change, and what more passes would.
+    value_spread
+        Standard deviation of the doubly robust event values; over the root of n it is the first term of the
+        information floor.
+    propensities_estimated
+        Whether propensities were estimated from the log rather than recorded.
+    """
+
+    events: int
+    rounds: int
+    passes: int
+    replicates: int
+    bias_certificate: float
+    sampling_error: float
+    monte_carlo_error: float
+    value_spread: float
+    propensities_estimated: bool = False
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)
+
+
+@dataclass(frozen=True)
+class PermutedDiagnostics:
+    """Of DR-ns over permutations of the log.
+
+    Attributes
+    ----------
+    events, rounds
+        Events of the log, and rounds T of a trajectory.
+    permutations, trajectories
+        Orders of the whole log that were run, for the value, and complete trajectories in each, on average.
+    replicates
+        Runs on subsets of groups, for the error.
+    bias_certificate
+        Mean estimated bound on the total variation between a simulated and a true history.
+    sampling_error, monte_carlo_error
+        What another log would change, and what more permutations would.
+    propensities_estimated
+        Whether propensities were estimated from the log rather than recorded.
+    """
+
+    events: int
+    rounds: int
+    permutations: int
+    trajectories: float
+    replicates: int
+    bias_certificate: float
+    sampling_error: float
+    monte_carlo_error: float
     propensities_estimated: bool = False
 
     def to_dict(self) -> dict[str, Any]:

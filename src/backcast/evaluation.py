@@ -12,6 +12,7 @@ import numpy as np
 
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval
+from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.question import Evaluator, Question
 from backcast.intervals.segments import Segments, student_interval
 from backcast.options import count
@@ -30,6 +31,8 @@ def evaluate(
     interval: Any = None,
     level: float = 0.95,
     seed: int = 0,
+    replicates: int | str | None = "default",
+    n_jobs: int = 1,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
     """Say what a policy would have earned on a log.
@@ -53,6 +56,11 @@ def evaluate(
         Level of the interval.
     seed
         Same seed, same answer.
+    replicates
+        Runs on subsets of the log for the standard error of a learning policy: a number, "auto" (until Monte-Carlo
+        error is a small part of the total), or None for none. The default is "auto" for ClockReplay, None for DRns.
+    n_jobs
+        Replicates run at once; the answer does not depend on it.
     progress
         True for a progress bar, or a function that is told how many more events are done.
 
@@ -77,6 +85,8 @@ def evaluate(
         interval=interval,
         level=level,
         seed=seed,
+        replicates=_replicates(replicates, chosen),
+        n_jobs=n_jobs,
         policy_name=_name(policy),
     )
     with _progress(log, progress) as tell:
@@ -90,6 +100,14 @@ def _name(policy: object) -> str:
     # the default repr carries a memory address, which says nothing and changes from run to run
     text = repr(policy)
     return type(policy).__name__ if " object at 0x" in text else text
+
+
+def _replicates(asked: int | str | None, evaluator: Evaluator) -> int | str | None:
+    if asked == "default":
+        return "auto" if isinstance(evaluator, ClockReplay) else None
+    if isinstance(asked, str) and asked != "auto":
+        raise OptionError(f"replicates is {asked!r}; give a number, 'auto' or None")
+    return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
 def _check(policy: Any, level: float, horizon: int | None) -> None:

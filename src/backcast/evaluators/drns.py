@@ -11,6 +11,7 @@ from backcast.engine.run import Steering
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
+from backcast.evaluators.permuted import permuted_estimate
 from backcast.evaluators.progressive import progressive_policy
 from backcast.evaluators.question import Question
 from backcast.evaluators.run_intervals import SINGLE_RUN_NOTE, run_interval
@@ -79,7 +80,9 @@ class DRns:
         return question, steer(self.rule, question, self.c_max, carry=self.carry, warm_up=head)
 
     def answer(self, question: Question) -> Estimate:
-        """Estimate by ``R / C``, averaged over complete trajectories."""
+        """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
+        if question.replicates is not None:
+            return permuted_estimate(self, question)
         question, steering = self.prepared(question)
         return doubly_robust_estimate(question, simulate(question, steering), self.name)
 
@@ -104,7 +107,9 @@ class WC:
         return question, steer(WorstCase(), question, 1.0, carry=False, warm_up=None)
 
     def answer(self, question: Question) -> Estimate:
-        """Estimate by ``R / C``, averaged over complete trajectories."""
+        """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
+        if question.replicates is not None:
+            return permuted_estimate(self, question)
         question, steering = self.prepared(question)
         return doubly_robust_estimate(question, simulate(question, steering), self.name)
 

@@ -25,7 +25,8 @@ class Question:
     """What would this policy have earned on this log?
 
     ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
-    own default. ``on_progress`` is told how many more events are done.
+    own default; ``replicates`` is None for none, a number, or "auto". ``on_progress`` is told how many more events are
+    done.
     """
 
     log: Any
@@ -35,6 +36,8 @@ class Question:
     interval: Any = None
     level: float = 0.95
     seed: int = 0
+    replicates: int | str | None = None
+    n_jobs: int = 1
     policy_name: str = ""
     on_progress: Callable[[int], None] = field(default=_no_progress)
 

@@ -1,0 +1,164 @@
+"""Clock replay: an exact history from an exchangeable log, none of whose events is thrown away.
+
+It answers the open problem of Dudik, Erhan, Langford, Li (UAI 2012, section 5): a policy that cycles through K actions
+gets a history of length near n from a uniform log of n events, where rejection sampling gets n/K.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import numpy as np
+
+from backcast.arrays import BoolArray, FloatArray, IntArray
+from backcast.diagnostics import ClockDiagnostics
+from backcast.engine.clock import ClockPass, clock_pass
+from backcast.engine.events import events_of
+from backcast.errors import EvaluationError, HorizonNotReached
+from backcast.estimate import Estimate
+from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.replicates import Material, Outcome, binned, replicated
+from backcast.log import Log
+from backcast.options import at_least, count
+from backcast.reward_models import make_honest
+
+__all__ = ["ClockReplay", "ClockTrace"]
+
+
+@dataclass(frozen=True)
+class ClockTrace:
+    """One pass of clock replay.
+
+    Attributes
+    ----------
+    accepted
+        Whether each event joined the history.
+    order
+        Accepted events in order, as positions in the log.
+    curve
+        The value V_t by round.
+    exhausted
+        The exhausted mass by round; its sum bounds the total variation to a true history.
+    """
+
+    accepted: BoolArray
+    order: IntArray
+    curve: FloatArray
+    exhausted: FloatArray
+
+    @property
+    def estimate(self) -> float:
+        """Mean of the curve."""
+        return float(self.curve.mean())
+
+
+@dataclass(frozen=True)
+class ClockReplay:
+    """Simulate the policy exactly, keeping rejected events in play; needs an exchangeable log.
+
+    Parameters
+    ----------
+    pool
+        Events of a longer log that take part in one pass, drawn afresh for each.
+    tolerance
+        Largest exhaustion certificate (summed over rounds) that subsets for the standard error may have.
+
+    Examples
+    --------
+    >>> ClockReplay().name
+    'ClockReplay'
+    """
+
+    pool: int = 100_000
+    tolerance: float = 0.05
+
+    def __post_init__(self) -> None:
+        count("pool", self.pool, 1)
+        at_least("tolerance", self.tolerance, 0.0)
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return "ClockReplay"
+
+    def material(self, question: Question) -> Material:
+        """The events with their predictions; the longest horizon the log supports where none is given."""
+        if not question.in_memory:
+            raise EvaluationError("ClockReplay needs the log in memory; read it with read_log, or use DRns on a stream")
+        log, predicted = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
+        horizon = question.horizon
+        if horizon is None:
+            horizon = self._longest(question, log, predicted)
+        return Material(log, predicted, horizon)
+
+    def _longest(self, question: Question, log: Log, predicted: FloatArray) -> int:
+        rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(9,)))
+        one = self._pass(question.policy, log, predicted, rng, len(log))
+        within = np.cumsum(one.exhausted) <= self.tolerance
+        return max(1, int(within.sum()))
+
+    def replicate(
+        self, policy: object, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> Outcome:
+        """One pass over these events (all of them, or a pool), with thresholds of its own."""
+        rng = np.random.default_rng(seed)
+        if rows is None and len(material.log) > self.pool:
+            rows = np.sort(rng.choice(len(material.log), self.pool, replace=False))
+        log = material.log if rows is None else material.log[rows]
+        predicted = material.predicted
+        predicted = predicted if rows is None or len(predicted) == 1 else predicted[rows]
+        one = self._pass(policy, log, predicted, rng, material.horizon)
+        if one.rounds < material.horizon:
+            return Outcome(np.nan, np.full(0, np.nan), one.rounds, np.inf, np.nan)
+        mean_spread = float(one.spread.mean())
+        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, float(one.exhausted.sum()), mean_spread)
+
+    def _pass(
+        self, policy: object, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int
+    ) -> ClockPass:
+        return clock_pass(policy, log, events_of(log, predicted, rng.random(len(log))), horizon, rng)
+
+    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+        """The error for a horizon that exhausts the log."""
+        return HorizonNotReached(
+            f"the horizon of {material.horizon} rounds exhausts the log: after {reached} rounds none of its "
+            f"{len(material.log):,} events could be accepted. Ask for a shorter horizon or give a longer log"
+        )
+
+    def acceptable(self, outcome: Outcome) -> bool:
+        """Whether a subset of this size simulates the policy without exhausting its events."""
+        return outcome.certificate <= self.tolerance
+
+    def answer(self, question: Question) -> Estimate:
+        """Value from passes over the whole log, error from subsets of groups."""
+        found = replicated(self, question)
+        diagnostics = ClockDiagnostics(
+            events=len(question.log),
+            rounds=found.horizon,
+            passes=len(found.outcomes),
+            replicates=found.replicates,
+            bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
+            sampling_error=found.sampling_error,
+            monte_carlo_error=found.monte_carlo_error,
+            value_spread=math.sqrt(np.mean([outcome.spread for outcome in found.outcomes])),
+            propensities_estimated=question.log.propensities_estimated,
+        )
+        return found.estimate(self, question, diagnostics)
+
+    def trace(
+        self,
+        log: Log,
+        policy: object,
+        predicted: FloatArray,
+        uniforms: FloatArray,
+        horizon: int | None,
+        rng: np.random.Generator,
+    ) -> ClockTrace:
+        """One pass with the given thresholds, to the horizon or until no event can fire."""
+        one = clock_pass(policy, log, events_of(log, predicted, uniforms), horizon or len(log), rng)
+        if horizon is not None and one.rounds < horizon:
+            raise self.failure(Material(log, predicted, horizon), one.rounds)
+        accepted = np.zeros(len(log), dtype=np.bool_)
+        accepted[one.order] = True
+        return ClockTrace(accepted, one.order, one.value, one.exhausted)

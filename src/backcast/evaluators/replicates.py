@@ -1,0 +1,330 @@
+"""Replicates: many passes over the whole log for the value, many over subsets of groups for its standard error.
+
+Work is passes x policies, each with a stream of randomness of its own, so the answer does not depend on who did which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from scipy import stats
+
+from backcast.arrays import FloatArray, IntArray
+from backcast.diagnostics import Diagnostics
+from backcast.errors import HorizonNotReached, OptionError
+from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve
+from backcast.evaluators.question import Question
+from backcast.intervals.jackknife import GroupJackknife, group_influence
+from backcast.log import Log
+from backcast.policies.compiled import CompiledPolicy
+
+__all__ = ["Material", "Outcome", "Replicable", "Replicated", "Replicates", "binned", "replicate_all", "replicated"]
+
+CURVE_POINTS = 50
+FULL, SUBSET, GROUPING, PILOT = 0, 1, 2, 3
+FIRST_PASSES, MOST_PASSES = 16, 96
+MOST_BATCHES = 3
+SMALL_SHARE = 0.1
+NOISY_SHARE = 0.5
+
+
+class Material(NamedTuple):
+    """What replicates share: the events, their predictions, and the horizon."""
+
+    log: Log
+    predicted: FloatArray
+    horizon: int
+
+
+class Outcome(NamedTuple):
+    """One replicate: its value, curve, rounds played, bias certificate, and variance of its event values."""
+
+    value: float
+    curve: FloatArray
+    rounds: int
+    certificate: float
+    spread: float
+
+
+class Replicable(Protocol):
+    """An evaluator whose answer is an average over replicates."""
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        ...
+
+    def material(self, question: Question) -> Material:
+        """What the replicates share."""
+        ...
+
+    def replicate(
+        self, policy: Any, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> Outcome:
+        """One replicate on these rows (None: all)."""
+        ...
+
+    def acceptable(self, outcome: Outcome) -> bool:
+        """Whether subsets like this one are long enough."""
+        ...
+
+    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+        """The error for a horizon that the whole log does not reach."""
+        ...
+
+
+@dataclass(frozen=True)
+class Replicates:
+    """Results by policy: outcomes on the whole log ``(F, P)``, values and curves on subsets ``(B, P)``, membership."""
+
+    full: list[list[Outcome]]
+    subset: list[list[Outcome]]
+    member: FloatArray
+    horizon: int
+    events: int
+
+    def full_values(self) -> FloatArray:
+        """``(F, P)`` values on the whole log."""
+        return np.array([[outcome.value for outcome in row] for row in self.full])
+
+    def covariance(self) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error."""
+        values = self.full_values()
+        monte_carlo = np.atleast_2d(np.cov(values.T)) / len(values) if len(values) > 1 else np.zeros((1, 1))
+        subset = np.array([[outcome.value for outcome in row] for row in self.subset])
+        sampling = group_influence(subset, self.member).covariance
+        return _at_least_floor(sampling, self._floors()), monte_carlo
+
+    def _floors(self) -> FloatArray:
+        """``sd(R_k)^2 / n``: no estimate from n events is surer than this."""
+        spreads = np.array([[outcome.spread for outcome in row] for row in self.full])
+        return np.asarray(np.nan_to_num(spreads.mean(axis=0)) / self.events)
+
+
+def _at_least_floor(covariance: FloatArray, floors: FloatArray) -> FloatArray:
+    raised = covariance.copy()
+    place = np.arange(len(floors))
+    raised[place, place] = np.maximum(covariance[place, place], floors)
+    return raised
+
+
+def binned(curve: FloatArray) -> FloatArray:
+    """A curve by round as at most fifty means of consecutive stretches.
+
+    >>> binned(np.array([1.0, 3.0]))
+    array([1., 3.])
+    """
+    edges = bin_edges(curve.size)
+    return np.add.reduceat(curve, edges[:-1]) / np.diff(edges)
+
+
+def bin_edges(rounds: int) -> IntArray:
+    """Where the stretches of a binned curve begin and end."""
+    return np.unique(np.linspace(0, rounds, min(rounds, CURVE_POINTS) + 1).astype(np.int64))
+
+
+def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[Any], material: Material) -> Replicates:
+    """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
+    method = question.interval if isinstance(question.interval, GroupJackknife) else GroupJackknife()
+    pool = _Pool(evaluator, policies, material, question)
+    full = pool.passes(range(_first_passes(question.replicates)))
+    for row in full:
+        short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
+        if short:
+            raise evaluator.failure(material, max(short))
+    groups = _groups(len(material.log), method.groups, question.seed)
+    taken = method.taken or _taken(pool, evaluator, groups, method.groups)
+    drawn, subset = _subset_batch(pool, groups, method.groups, taken, range(_first_replicates(question, method)))
+    found = Replicates(full, subset, drawn, material.horizon, len(material.log))
+    return _refined(pool, question, found, groups, taken) if question.replicates == "auto" else found
+
+
+def _first_passes(replicates: int | str | None) -> int:
+    return max(4, min(40, replicates // 8)) if isinstance(replicates, int) else FIRST_PASSES
+
+
+def _first_replicates(question: Question, method: GroupJackknife) -> int:
+    if not isinstance(question.replicates, int):
+        return 10 * method.groups
+    if question.replicates < 2 * method.groups:
+        raise OptionError(
+            f"replicates is {question.replicates}; the jackknife over {method.groups} groups needs at least "
+            f"{2 * method.groups}, and {10 * method.groups} to be steady"
+        )
+    return question.replicates
+
+
+def _groups(events: int, groups: int, seed: int) -> list[IntArray]:
+    rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(GROUPING,)))
+    return [np.sort(part) for part in np.array_split(rng.permutation(events), groups)]
+
+
+def _taken(pool: _Pool, evaluator: Replicable, groups: list[IntArray], total: int) -> int:
+    """The fewest groups, from a quarter on, with which every policy's pilot reaches the horizon."""
+    for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+        rows = np.sort(np.concatenate(groups[:taken]))
+        pilots = pool.run([(rows, (PILOT, taken))])[0]
+        if all(not math.isnan(outcome.value) and evaluator.acceptable(outcome) for outcome in pilots):
+            return taken
+    raise HorizonNotReached(
+        f"subsets of the log are too short for {pool.material.horizon} rounds, so no standard error can be given; "
+        "ask for a shorter horizon, or replicates=None for the value alone"
+    )
+
+
+def _subset_batch(
+    pool: _Pool, groups: list[IntArray], total: int, taken: int, numbers: Iterable[int]
+) -> tuple[FloatArray, list[list[Outcome]]]:
+    jobs, member = [], []
+    for number in numbers:
+        rng = np.random.default_rng(np.random.SeedSequence(pool.seed, spawn_key=(GROUPING, number)))
+        chosen = rng.choice(total, taken, replace=False)
+        member.append(np.isin(np.arange(total), chosen).astype(np.float64))
+        jobs.append((np.sort(np.concatenate([groups[g] for g in chosen])), (SUBSET, number)))
+    rows = pool.run(jobs)
+    kept = [i for i, row in enumerate(rows) if not any(math.isnan(outcome.value) for outcome in row)]
+    return np.array(member)[kept], [rows[i] for i in kept]
+
+
+def _refined(pool: _Pool, question: Question, found: Replicates, groups: list[IntArray], taken: int) -> Replicates:
+    """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
+    total, size = found.member.shape[1], found.member.shape[0]
+    for batch in range(1, MOST_BATCHES):
+        subset = np.array([[outcome.value for outcome in row] for row in found.subset])
+        if group_influence(subset, found.member).noise_share <= NOISY_SHARE:
+            break
+        member, more = _subset_batch(pool, groups, total, taken, range(batch * size, (batch + 1) * size))
+        found = Replicates(
+            found.full, found.subset + more, np.concatenate([found.member, member]), found.horizon, found.events
+        )
+    while len(found.full) < MOST_PASSES:
+        sampling, monte_carlo = found.covariance()
+        if (np.diag(monte_carlo) <= SMALL_SHARE * np.diag(sampling)).all():
+            break
+        more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
+        found = Replicates(found.full + more, found.subset, found.member, found.horizon, found.events)
+    return found
+
+
+@dataclass(frozen=True)
+class _Pool:
+    """Runs replicates of all policies, in parallel, each with its own seed."""
+
+    evaluator: Replicable
+    policies: Sequence[Any]
+    material: Material
+    question: Question
+
+    @property
+    def seed(self) -> int:
+        return self.question.seed
+
+    def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
+        return self.run([(None, (FULL, number)) for number in numbers])
+
+    def run(self, jobs: Sequence[tuple[IntArray | None, tuple[int, ...]]]) -> list[list[Outcome]]:
+        from joblib import Parallel, delayed
+        from threadpoolctl import threadpool_limits
+
+        # compiled policies release the lock, so threads share the log; others need processes of their own
+        threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
+        work = Parallel(n_jobs=self.question.n_jobs, backend="threading" if threads else None, return_as="generator")
+        calls = (
+            delayed(_one)(self.evaluator, self.policies, self.material, rows, self.seed, key) for rows, key in jobs
+        )
+        results: list[list[Outcome]] = []
+        with threadpool_limits(1):
+            for (rows, _), outcome in zip(jobs, work(calls), strict=True):
+                results.append(outcome)
+                self.question.on_progress(len(self.material.log) if rows is None else rows.size)
+        return results
+
+
+def _one(
+    evaluator: Replicable,
+    policies: Sequence[Any],
+    material: Material,
+    rows: IntArray | None,
+    seed: int,
+    key: tuple[int, ...],
+) -> list[Outcome]:
+    # the same seed for every policy: common randomness makes their differences sharper
+    own = np.random.SeedSequence(seed, spawn_key=key)
+    return [evaluator.replicate(policy, material, rows, own) for policy in policies]
+
+
+class Replicated(NamedTuple):
+    """An answer from replicates, before the evaluator adds its diagnostics."""
+
+    value: float
+    std_error: float
+    interval: Interval | None
+    curve: LearningCurve
+    outcomes: list[Outcome]
+    replicates: int
+    sampling_error: float
+    monte_carlo_error: float
+    horizon: int
+
+    def estimate(self, evaluator: Replicable, question: Question, diagnostics: Diagnostics) -> Estimate:
+        """The estimate, with the evaluator's diagnostics."""
+        return Estimate(
+            value=self.value,
+            std_error=self.std_error,
+            interval=self.interval,
+            diagnostics=diagnostics,
+            policy=question.policy_name,
+            evaluator=evaluator.name,
+            curve=self.curve,
+            horizon=self.horizon,
+            settings={"seed": question.seed, "level": question.level, "replicates": self.replicates},
+        )
+
+
+def replicated(evaluator: Replicable, question: Question) -> Replicated:
+    """Value, standard error, interval and curve from replicates; the value alone where none are asked for."""
+    material = evaluator.material(question)
+    if question.replicates is None:
+        return _value_alone(evaluator, question, material)
+    found = replicate_all(evaluator, question, [question.policy], material)
+    sampling, monte_carlo = (float(matrix[0, 0]) for matrix in found.covariance())
+    value, error = float(found.full_values().mean()), math.sqrt(sampling + monte_carlo)
+    reach = float(stats.t.ppf((1 + question.level) / 2, found.member.shape[1] - 1)) * error
+    return Replicated(
+        value,
+        error,
+        Interval(value - reach, value + reach, question.level, "group jackknife", "independent", POLICY_VALUE),
+        _curve(found, 0, question.level),
+        [row[0] for row in found.full],
+        found.member.shape[0],
+        math.sqrt(sampling),
+        math.sqrt(monte_carlo),
+        found.horizon,
+    )
+
+
+def _value_alone(evaluator: Replicable, question: Question, material: Material) -> Replicated:
+    pool = _Pool(evaluator, [question.policy], material, question)
+    outcomes = [row[0] for row in pool.passes(range(FIRST_PASSES))]
+    short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
+    if short:
+        raise evaluator.failure(material, max(short))
+    values = np.array([outcome.value for outcome in outcomes])
+    curve = np.mean([outcome.curve for outcome in outcomes], axis=0)
+    noise = float(values.std(ddof=1)) / math.sqrt(values.size)
+    line = LearningCurve(bin_edges(material.horizon)[1:], curve, curve, curve)
+    return Replicated(float(values.mean()), math.nan, None, line, outcomes, 0, math.nan, noise, material.horizon)
+
+
+def _curve(found: Replicates, policy: int, level: float) -> LearningCurve:
+    full = np.array([row[policy].curve for row in found.full])
+    subset = np.array([row[policy].curve for row in found.subset])
+    sampling = np.diag(group_influence(subset, found.member).covariance)
+    monte_carlo = full.var(axis=0, ddof=1) / len(full)
+    reach = stats.norm.ppf((1 + level) / 2) * np.sqrt(np.maximum(sampling, 0.0) + monte_carlo)
+    value = full.mean(axis=0)
+    return LearningCurve(bin_edges(found.horizon)[1:], value, value - reach, value + reach)
