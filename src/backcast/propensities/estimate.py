@@ -1,0 +1,261 @@
+"""Scavenged exploration: propensities estimated from the log itself, where nobody wrote them down."""
+
+from __future__ import annotations
+
+from dataclasses import asdict, dataclass
+from typing import Any
+
+import numpy as np
+
+from backcast.arrays import BoolArray, FloatArray, IntArray
+from backcast.errors import LogError, OptionError
+from backcast.log import Log
+from backcast.options import count
+from backcast.propensities.calibration import (
+    AS_PREDICTED,
+    Calibration,
+    calibration_error,
+    fit_calibration,
+    lift_to_floor,
+)
+from backcast.propensities.choice import fit_choice_model
+
+__all__ = ["PropensityDiagnostics", "PropensityEstimate", "estimate_propensities", "with_estimated_propensities"]
+
+
+@dataclass(frozen=True)
+class PropensityDiagnostics:
+    """How far to believe estimated propensities.
+
+    Attributes
+    ----------
+    events, actions_seen
+        Events of the log, and actions that occur in it.
+    smallest, largest
+        Range of the propensities.
+    share_floored
+        Share of the logged actions whose probability was lifted to the floor: below a percent or two is well.
+    calibration_error
+        Average gap between predicted and observed frequency, over ten bins of all predictions.
+    inverse_mean
+        ``mean(1/p)`` over the average number of actions that could be chosen: 1 where propensities are right.
+    temperature, exploration
+        By which predictions were softened (above 1) or sharpened (below 1), and the share of even choice mixed in,
+        both averaged over folds.
+    gain
+        Nats an event by which contexts tell the action better than its frequency does; 0 means they do not.
+    """
+
+    events: int
+    actions_seen: int
+    smallest: float
+    largest: float
+    share_floored: float
+    calibration_error: float
+    inverse_mean: float
+    temperature: float
+    exploration: float
+    gain: float
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name.replace('_', ' '):<18} {value:.4g}" for name, value in asdict(self).items())
+
+
+@dataclass(frozen=True, eq=False)
+class PropensityEstimate:
+    """Estimated probabilities of all actions, those of the logged ones, and how far to believe them.
+
+    Attributes
+    ----------
+    probabilities
+        Of every action at each event, shape ``(n, K)``; rows sum to 1, and actions never seen have 0.
+    propensities
+        Of the logged actions, shape ``(n,)``.
+    floor
+        Smallest probability an action that occurs in the log may have where it is eligible.
+    diagnostics
+        Facts about the fit.
+    """
+
+    probabilities: FloatArray
+    propensities: FloatArray
+    floor: float
+    diagnostics: PropensityDiagnostics
+
+
+def estimate_propensities(
+    source: Any,
+    actions: Any = None,
+    model: Any = None,
+    *,
+    folds: int = 5,
+    floor: float | None = None,
+    calibrate: bool = True,
+    seed: int = 0,
+    **columns: Any,
+) -> PropensityEstimate:
+    """Estimate with what probability a log's actions were chosen, each event by models that never saw it.
+
+    Parameters
+    ----------
+    source
+        A :class:`backcast.Log` (its own propensities are not looked at), or contexts as a log takes them.
+    actions
+        The chosen actions, where ``source`` is contexts.
+    model
+        A scikit-learn classifier with ``predict_proba``; None is a multinomial logistic regression.
+    folds
+        Parts of the log; each is predicted by a model fitted on the others.
+    floor
+        Smallest probability of an eligible action; None is 0.01, or a tenth of an even share if that is less.
+    calibrate
+        Whether to fit a temperature and a share of even exploration on held-out predictions.
+    seed
+        Of the folds.
+    **columns
+        ``n_actions``, ``action_labels``, ``available``, as a log takes them.
+
+    Examples
+    --------
+    >>> coins = estimate_propensities([[0.0]] * 40, actions=[0, 1, 1, 1] * 10)
+    >>> coins.propensities[:2].round(2)
+    array([0.25, 0.75])
+    """
+    if actions is None and not isinstance(source, Log):
+        raise OptionError("actions are missing; give contexts and actions, or a log")
+    log = source if isinstance(source, Log) else _unpriced(source, actions, np.zeros(len(actions)), columns)
+    folds = count("folds", folds, low=2)
+    if len(log) < 2 * folds:
+        raise LogError(f"{len(log)} events are too few to estimate propensities in {folds} folds; use fewer folds")
+    eligible = _eligible(log)
+    lowest = _floor(floor, eligible)
+    parts = balanced_folds(log._actions, folds, np.random.default_rng(seed))
+    raw = _held_out(log, model, parts)
+    chances, used = _calibrated(raw, log._actions, parts) if calibrate else (raw, AS_PREDICTED)
+    return _finished(log, chances, eligible, lowest, used)
+
+
+def with_estimated_propensities(
+    source: Any, actions: Any = None, rewards: Any = None, model: Any = None, **options: Any
+) -> Log:
+    """A log whose propensities are estimated from itself; every later result says so.
+
+    Parameters
+    ----------
+    source
+        A log whose propensities are not to be trusted, or contexts as a log takes them.
+    actions, rewards
+        The other columns, where ``source`` is contexts.
+    model
+        As in :func:`estimate_propensities`.
+    **options
+        ``folds``, ``floor``, ``calibrate``, ``seed`` of :func:`estimate_propensities`; all else are columns of
+        :class:`backcast.Log`: ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``.
+
+    Examples
+    --------
+    >>> log = with_estimated_propensities([[0.0]] * 40, actions=[0, 1] * 20, rewards=[0, 1] * 20)
+    >>> log.propensities_estimated, log.propensities[:2]
+    (True, array([0.5, 0.5]))
+    """
+    columns = {name: value for name, value in options.items() if name not in ("folds", "floor", "calibrate", "seed")}
+    if isinstance(source, Log):
+        if columns:
+            raise OptionError(f"{sorted(columns)[0]} is not an option here; the log has its own columns already")
+        log = source
+    elif actions is None or rewards is None:
+        raise OptionError("actions or rewards are missing; give contexts, actions and rewards, or a log")
+    else:
+        log = _unpriced(source, actions, rewards, columns)
+    own = {name: value for name, value in options.items() if name not in columns}
+    found = estimate_propensities(log, None, model, **own)
+    return log.replace(_propensities=found.propensities, _logging=found.probabilities, propensities_estimated=True)
+
+
+def balanced_folds(actions: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
+    """A random fold for each event, every action spread evenly: one seen twice is known to all models.
+
+    >>> np.bincount(balanced_folds(np.array([0, 1, 0, 1]), 2, np.random.default_rng(0))).tolist()
+    [2, 2]
+    """
+    shuffled = rng.permutation(actions.size)
+    by_action = shuffled[np.argsort(actions[shuffled], kind="stable")]
+    parts = np.empty(actions.size, dtype=np.int64)
+    parts[by_action] = np.arange(actions.size) % folds
+    return parts
+
+
+def _unpriced(contexts: Any, actions: Any, rewards: Any, columns: dict[str, Any]) -> Log:
+    """A checked log of everything but propensities, which are 1 until they are estimated."""
+    return Log(contexts, actions, rewards, np.ones(len(rewards)), **columns)
+
+
+def _eligible(log: Log) -> BoolArray:
+    """Which actions may be chosen at each event: available, and seen in the log (or known by their features)."""
+    seen = np.bincount(log._actions, minlength=log.n_actions) > 0
+    if log.has_action_features:
+        seen[:] = True
+    if log._available is None:
+        return np.broadcast_to(seen, (len(log), log.n_actions))
+    return seen & log._available
+
+
+def _floor(floor: float | None, eligible: BoolArray) -> float:
+    most = int(eligible.sum(axis=1).max())
+    if floor is None:
+        return min(0.01, 0.1 / most)
+    if not 0 <= floor < 1 / most:
+        raise OptionError(
+            f"floor is {floor}; {most} actions may be chosen at once, so it must lie in [0, 1/{most}). "
+            "A floor of 0 is allowed, but leaves weights unbounded"
+        )
+    return float(floor)
+
+
+def _held_out(log: Log, model: Any, parts: IntArray) -> FloatArray:
+    """Predictions for each fold by a model fitted on the others."""
+    chances = np.empty((len(log), log.n_actions))
+    for fold in range(int(parts.max()) + 1):
+        own = parts == fold
+        fitted = fit_choice_model(log[~own], model)
+        chances[own] = fitted.chances(log._contexts[own], None if log._available is None else log._available[own])
+    return chances
+
+
+def _calibrated(raw: FloatArray, actions: IntArray, parts: IntArray) -> tuple[FloatArray, Calibration]:
+    """Each fold by the calibration that suits the held-out predictions of the other folds; and their average."""
+    honest = np.empty_like(raw)
+    used = []
+    for fold in range(int(parts.max()) + 1):
+        own = parts == fold
+        used.append(fit_calibration(raw[~own], actions[~own]))
+        honest[own] = used[-1].applied(raw[own])
+    return honest, Calibration(*(float(mean) for mean in np.mean(used, axis=0)))
+
+
+def _finished(
+    log: Log, chances: FloatArray, eligible: BoolArray, floor: float, used: Calibration
+) -> PropensityEstimate:
+    taken = (np.arange(len(log)), log._actions)
+    lifted = lift_to_floor(chances, eligible, floor).copy()
+    # without a floor an action that only its own fold has seen would be impossible
+    propensities = np.maximum(lifted[taken], 1e-12)
+    lifted[taken] = propensities
+    counts = np.bincount(log._actions, minlength=log.n_actions)
+    facts = PropensityDiagnostics(
+        events=len(log),
+        actions_seen=int((counts > 0).sum()),
+        smallest=float(propensities.min()),
+        largest=float(propensities.max()),
+        share_floored=float((chances[taken] < floor).mean()),
+        calibration_error=calibration_error(lifted, log._actions, eligible),
+        inverse_mean=float((1 / propensities).mean() / eligible.sum(axis=1).mean()),
+        temperature=1 / used.exponent,
+        exploration=used.exploration,
+        gain=float(np.log(propensities).mean() - np.log(counts[log._actions] / len(log)).mean()),
+    )
+    return PropensityEstimate(lifted, propensities, floor, facts)
