@@ -310,8 +310,9 @@ def test_a_policy_that_breaks_the_short_contract_is_told(answer: Any, message: s
 
 
 def test_options_of_the_interval_are_checked() -> None:
-    with pytest.raises(OptionError, match="interval is 'wide'"):
-        IPS().answer(Question(TABLE[:10], Uniform(), interval="wide"))
+    for wrong in ("wide", Normal):
+        with pytest.raises(OptionError, match=r"interval is .*give an interval for fixed policies"):
+            IPS().answer(Question(TABLE[:10], Uniform(), interval=wrong))
     with pytest.raises(OptionError, match=r"level is 1\.5"):
         IPS().answer(Question(TABLE[:10], Uniform(), level=1.5))
 
@@ -337,6 +338,12 @@ def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest
     monkeypatch.setattr(predicting, "HEAD", 100)
     with pytest.raises(EvaluationError, match="Oracle cannot be kept honest over a stream"):
         DR().answer(Question(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
+
+
+@pytest.mark.parametrize("evaluator", [IPS(), DR(), CAB()])
+def test_a_log_that_can_be_read_only_once_is_refused(evaluator: Any) -> None:
+    with pytest.raises(EvaluationError, match="read only once"):
+        evaluator.answer(Question(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
 
 
 def test_self_evaluation_from_the_record() -> None:

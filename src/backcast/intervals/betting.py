@@ -11,14 +11,14 @@ import numpy as np
 
 from backcast.arrays import FloatArray
 from backcast.estimate import Interval
-from backcast.intervals.bounds import check_largest_weight, event_range, largest_ratio, reward_range
+from backcast.intervals.bounds import check_largest_weight, event_range, largest_ratio, reward_range, within_rewards
 from backcast.intervals.sample import Sample
 from backcast.kernels.jit import compiled
 from backcast.options import count
 
 __all__ = ["Betting", "Game", "play", "stake"]
 
-BOLDNESS = 0.5  # largest share of the fortune that one event may cost
+BOLDNESS = 0.75  # largest share of the fortune that one event may cost; 0.5 and 0.9 were no better
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range
 
 COUNT, MEAN_X, MEAN_W, VAR_X, COV, VAR_W = range(6)
@@ -30,19 +30,21 @@ class Game(NamedTuple):
     """What the player knows beforehand.
 
     ``n`` events to size the bets for, ``goal`` the fortune that rules a value out, ``heaviest`` the bound on the
-    weights (infinity: unknown, so that no bets are laid on them).
+    weights (infinity: unknown, so that no bets are laid on them), ``prior`` the variance of x thought of before the
+    first event.
     """
 
     n: float
     goal: float
     heaviest: float
+    prior: float
 
 
 @compiled
 def stake(variance: float, game: Game) -> float:
     """``sqrt(2 log(goal) / (n variance))``: about the bet that grows fastest (Waudby-Smith and Ramdas 2024, eq. 15).
 
-    >>> stake(0.5, Game(4.0, math.e, math.inf))
+    >>> stake(0.5, Game(4.0, math.e, math.inf, 0.25))
     1.0
     """
     return math.sqrt(2.0 * math.log(game.goal) / (game.n * variance))
@@ -85,7 +87,7 @@ def play(x: FloatArray, w: FloatArray, candidates: FloatArray, wealth: FloatArra
     (Ville). A candidate once ruled out stays so; its wealth is set to infinity.
 
     >>> wealth, two = np.ones(2), np.array([1.0, 1.0])
-    >>> play(two, two, np.array([0.0, 1.0]), wealth, np.zeros(6), Game(2.0, 2.0, math.inf))
+    >>> play(two, two, np.array([0.0, 1.0]), wealth, np.zeros(6), Game(2.0, 2.0, math.inf, 0.25))
     1
     >>> wealth
     array([inf,  1.])
@@ -96,11 +98,10 @@ def play(x: FloatArray, w: FloatArray, candidates: FloatArray, wealth: FloatArra
     while ruled_out < wealth.size and math.isinf(wealth[ruled_out]):
         ruled_out += 1
     for k in range(x.size):
-        # a quarter stands for one event of unknown spread before the first
-        spread = (0.25 + seen[VAR_X]) / (seen[COUNT] + 1.0)
+        spread = (game.prior + seen[VAR_X]) / (seen[COUNT] + 1.0)
         baseline = hedge(seen, game, stake(spread, game))
         left = seen[VAR_X] - 2.0 * baseline * seen[COV] + baseline * baseline * seen[VAR_W]
-        bet = stake((0.25 + max(left, 0.0)) / (seen[COUNT] + 1.0), game)
+        bet = stake((game.prior + max(left, 0.0)) / (seen[COUNT] + 1.0), game)
         depth = baseline * (game.heaviest - 1.0) if baseline > 0.0 else 0.0
         hedged = x[k] - baseline * (w[k] - 1.0)
         for j in range(ruled_out, candidates.size):
@@ -173,17 +174,19 @@ class Betting:
 
     def interval(self, sample: Sample, level: float) -> Interval:
         """Two ends within the range of what is estimated."""
+        low, high = least_reward, most_reward = reward_range(sample, "betting")
         heaviest = math.inf
         if sample.weighs_rewards:
-            low, high = reward_range(sample, "betting")
             heaviest = largest_ratio(sample, self.largest_weight, unknown=math.inf)
         else:
             low, high = event_range(sample, self.largest_weight, "betting")
-        game = Game(float(self.tuned_for or sample.moments.n), 2 / (1 - level), heaviest)
+        # before the first event, values are thought to spread like coins at the ends of the reward range
+        prior = 0.25 * ((most_reward - least_reward) / (high - low)) ** 2
+        game = Game(float(self.tuned_for or sample.moments.n), 2 / (1 - level), heaviest, prior)
         least = lower_end(lambda: _outcomes(sample, low, high, mirrored=False), game)
         most = lower_end(lambda: _outcomes(sample, low, high, mirrored=True), game)
         ends = low + (high - low) * least, high - (high - low) * most
-        return Interval(*ends, level, "betting", "martingale", sample.estimand)
+        return within_rewards(Interval(*ends, level, "betting", "martingale", sample.estimand), sample)
 
 
 def _outcomes(sample: Sample, low: float, high: float, *, mirrored: bool) -> Iterator[tuple[FloatArray, FloatArray]]:

@@ -129,8 +129,10 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
 
 
 def _interval(chosen: Any, sample: Sample, level: float) -> Interval | None:
-    if not isinstance(chosen, IntervalMethod):
-        raise OptionError(f"interval is {chosen!r}; give an interval such as Normal() or CressieRead()")
+    if isinstance(chosen, type) or not isinstance(chosen, IntervalMethod):
+        raise OptionError(
+            f"interval is {chosen!r}; give an interval for fixed policies, such as Normal() or CressieRead()"
+        )
     if not 0 < level < 1:
         raise OptionError(f"level is {level}; it must lie strictly between 0 and 1")
     return chosen.interval(sample, level) if sample.moments.n > 1 else None

@@ -66,6 +66,11 @@ def staged(question: Question, *, model: bool) -> StagedLog:
     In memory the reward model is kept honest as asked, cross-fitted by default. Of a stream the first ``HEAD``
     events train the model and are not evaluated, unless it comes fitted; a stream shorter than that is read whole.
     """
+    if isinstance(question.log, Iterator):
+        raise EvaluationError(
+            f"the log is a {type(question.log).__name__}, which can be read only once; give a Log, a stream from "
+            "scan_log, or a list of parts"
+        )
     if not model:
         return StagedLog(lambda: ([Stage(part)] for part in question.parts()))
     honest = make_honest(question.reward_model)

@@ -105,7 +105,7 @@ def weigh(question: Question, *, model: bool) -> WeighedLog:
 
 def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> WeighedLog:
     """Weigh events whose predictors are known."""
-    first = question.log if question.in_memory else next(iter(question.log))
+    first = next(question.parts())
     return WeighedLog(
         lambda: _pass(question, log, weigher),
         question.in_memory,

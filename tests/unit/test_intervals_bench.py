@@ -1,0 +1,22 @@
+"""The coverage benchmark runs, and marks what falls short."""
+
+from __future__ import annotations
+
+from backcast.evaluators.stationary import IPS
+from backcast.intervals.cressie_read import CressieRead
+from backcast.intervals.normal import Normal
+from bench.accuracy.coverage import Cell, table
+
+
+def test_a_table_has_a_row_for_every_method() -> None:
+    lines = table(IPS(), {"normal": Normal(), "Cressie-Read": CressieRead(2.0)}, "light", (0.0, 1.0), runs=6)
+    assert len(lines) == 4
+    assert lines[0] == "| interval | claims | n = 100 | n = 1,000 | n = 10,000 |"
+    assert lines[2].startswith("| normal | large n | ")
+    assert lines[3].count("(0.") == 3
+
+
+def test_a_star_needs_more_than_chance() -> None:
+    assert str(Cell(0.95, 0.5, 100)) == "0.950 (0.500)"
+    assert str(Cell(0.90, 0.5, 100)) == "0.900 (0.500)"
+    assert str(Cell(0.80, 0.5, 100)) == "0.800* (0.500)"
