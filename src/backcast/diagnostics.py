@@ -95,7 +95,9 @@ class ReplayDiagnostics:
     cut_share
         Share of events whose acceptance probability was cut at 1.
     bias_certificate
-        Estimated bound on the total variation between the simulated and the true history, a trajectory.
+        Estimated bound on the total variation between the simulated and the true history: ``sum max(0, c w - 1)``
+        over a trajectory. Its blocks estimate ``eps_t / (1 - eps_t)`` without bias (by Wald's identity), where the
+        mean over a block would be biased upwards, because blocks end early at the very events that are cut.
     theorem_1
         The paper's bound on the bias of the average reward, ``(T+1)/2 eps/(1-eps)``, with eps the bias mass.
     value_per_round

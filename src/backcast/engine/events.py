@@ -48,8 +48,7 @@ RUN = np.dtype(
         ("closed_weight", np.float64),
         ("accepted_reward", np.float64),
         ("accepted_squared", np.float64),
-        ("certificate", np.float64),  # sum over blocks of the block mean of max(0, w - 1/c)
-        ("excess", np.float64),  # sum of max(0, c w - 1)
+        ("excess", np.float64),  # sum of max(0, c w - 1): a block's share estimates eps_t / (1 - eps_t)
         ("cut", np.int64),  # events with c w > 1
         ("ratio", np.float64),  # sums of w and w^2, and the largest w
         ("ratio_squared", np.float64),
@@ -227,13 +226,12 @@ def end_block(run: Any, rule: Rule, curve: Curve) -> None:
 
 @compiled
 def accept(run: Any, k: int, reward: float, rule: Rule, book: Book) -> None:
-    """Book an acceptance: the block ends, its mean excess joins the certificate, the multiplier may move."""
+    """Book an acceptance: the block ends, and the multiplier may move."""
     accepted = book.accepted
     if accepted.places.size > 0:
         accepted.places[accepted.filled[0]] = k
         accepted.weights[accepted.filled[0]] = run.c * run.block_events
         accepted.filled[0] += 1
-    run.certificate += run.block_excess / run.block_events
     end_block(run, rule, book.curve)
     run.accepted += 1
     run.accepted_reward += reward

@@ -14,6 +14,7 @@ from backcast.errors import OptionError
 from backcast.evaluators.question import Question
 from backcast.log import Log
 from backcast.options import at_least, count, share
+from backcast.policies.protocol import batch_size_of
 from backcast.policies.stationary import Fixed
 
 __all__ = ["Budget", "Quantile", "Rule", "WorstCase", "largest_multiplier", "smallest_probability", "steer"]
@@ -52,17 +53,19 @@ class Budget:
     calibration
         Events at the head of the log, never accepted, on which the mass is measured.
     refreshes
-        How often in a trajectory the multiplier is set anew, as the policy changes.
+        How often in a trajectory the multiplier is set anew; None for whenever the policy has learned. Setting it
+        less often is cheaper and lets the mass drift above the budget in between.
     """
 
     eta: float = 0.05
-    calibration: int = 500
-    refreshes: int = 50
+    calibration: int = 1000
+    refreshes: int | None = None
 
     def __post_init__(self) -> None:
         at_least("eta", self.eta, 0.0, strict=True)
         count("calibration", self.calibration)
-        count("refreshes", self.refreshes)
+        if self.refreshes is not None:
+            count("refreshes", self.refreshes)
 
 
 Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
@@ -80,21 +83,26 @@ def _smallest(log: Log) -> float:
     return float(logging[logging > 0].min())
 
 
-def largest_multiplier(weights: FloatArray, budget: float, c_max: float) -> float:
-    """The largest ``c <= c_max`` with ``mean max(0, w - 1/c) <= budget``, solved exactly.
+def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses: FloatArray | None = None) -> float:
+    """The largest ``c <= c_max`` with ``sum m max(0, w - 1/c) <= budget``, solved exactly; masses m sum to 1.
 
-    The mean is the largest of ``(w_1 + .. + w_j - j/c) / n`` over j, weights in descending order, so that ``1/c`` is
-    the largest of ``(w_1 + .. + w_j - n budget) / j``.
+    With the weights in descending order, the sum is ``m_1 w_1 + .. + m_j w_j - (m_1 + .. + m_j)/c`` while
+    ``w_j >= 1/c``.
 
     >>> largest_multiplier(np.array([4.0, 1.0]), budget=1.0, c_max=1.0)
     0.5
 
     By hand: at c = 1/2 only the first weight exceeds 2, by 2, and the mean of (2, 0) is the budget.
     """
-    n = weights.size
-    sums = np.cumsum(np.sort(weights)[::-1])
-    level = float(np.max((sums - budget * n) / np.arange(1, n + 1)))
-    return c_max if level * c_max <= 1 else 1 / level
+    masses = np.full(weights.size, 1.0 / weights.size) if masses is None else masses
+    order = np.argsort(weights)[::-1]
+    ordered, mass = weights[order], masses[order]
+    if (mass * np.maximum(0.0, ordered - 1.0 / c_max)).sum() <= budget:
+        return c_max
+    # level j: the level 1/c at which the j largest weights together exceed it by the budget; with too few or too many
+    # of them it comes out lower, so the largest is the one
+    levels = (np.cumsum(mass * ordered) - budget) / np.cumsum(mass)
+    return float(min(c_max, 1.0 / levels.max()))
 
 
 def steer(rule: Rule, question: Question, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
@@ -117,7 +125,18 @@ def _budget_steering(rule: Budget, question: Question, c_max: float, calibration
     horizon, slice_ = question.horizon, calibration
 
     def calibrate(policy: Any) -> float:
-        own = probabilities_of(policy, slice_)[np.arange(len(slice_)), slice_.actions]
-        return largest_multiplier(own / slice_.propensities, rule.eta / horizon, c_max)
+        weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_)
+        return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
 
-    return Steering(c_max=c_max, calibrate=calibrate, refresh=max(1, horizon // rule.refreshes))
+    refresh = batch_size_of(question.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
+    return Steering(c_max=c_max, calibrate=calibrate, refresh=refresh)
+
+
+def _weights_and_masses(probabilities: FloatArray, log: Log) -> tuple[FloatArray, FloatArray]:
+    """Weights ``pi/mu`` with the mass of each: of all actions where mu is recorded, else of the logged ones alone."""
+    logging = log.logging_probabilities
+    if logging is None:
+        own = probabilities[np.arange(len(log)), log.actions]
+        return own / log.propensities, np.full(len(log), 1.0 / len(log))
+    possible = logging > 0
+    return probabilities[possible] / logging[possible], logging[possible] / len(log)

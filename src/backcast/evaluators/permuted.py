@@ -90,7 +90,7 @@ def _outcome(run: Run, horizon: int) -> Outcome:
     if not complete:
         return Outcome(math.nan, np.zeros(0), accepted, math.inf, math.nan)
     value = float(np.mean([trajectory.value for trajectory in complete]))
-    certificate = float(np.mean([float(trajectory.sums["certificate"]) for trajectory in complete]))
+    certificate = float(np.mean([float(trajectory.sums["excess"]) for trajectory in complete]))
     return Outcome(value, _curve(run, horizon), accepted, certificate, _spread(complete))
 
 

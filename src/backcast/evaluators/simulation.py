@@ -130,7 +130,7 @@ def diagnose(question: Question, found: Simulation) -> ReplayDiagnostics:
         largest_weight=max(float(t.sums["largest_ratio"]) for t in found.trajectories),
         bias_mass=mass,
         cut_share=total["cut"] / events,
-        bias_certificate=float(found.values(lambda trajectory: float(trajectory.sums["certificate"])).mean()),
+        bias_certificate=float(found.values(lambda trajectory: float(trajectory.sums["excess"])).mean()),
         theorem_1=(rounds + 1) / 2 * mass / (1 - mass) if mass < 1 else float("inf"),
         value_per_round=float(per_round.mean()),
         propensities_estimated=bool(getattr(question.log, "propensities_estimated", False)),
