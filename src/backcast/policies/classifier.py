@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Any, final
+from typing import Any, NamedTuple, final
 
 import numpy as np
 
@@ -59,6 +59,7 @@ class FromClassifier:
         self.minimize = minimize
         self._parts: list[list[tuple[Contexts, FloatArray]]] = []
         self._models: list[Any] = []
+        self._scorer: _Lines | _Each | None = None
         self._initial = initial
 
     def __repr__(self) -> str:
@@ -91,12 +92,15 @@ class FromClassifier:
         """The action of best prediction, softened."""
         if not self._models:
             raise PolicyError(f"{self!r} does not know the number of actions; call start(n_actions, ...) first")
-        predicted = np.column_stack([self._predict(model, contexts) for model in self._models])
+        if self._scorer is None:
+            self._scorer = _scorer_of(self._models, int(contexts.shape[-1]))
+        predicted = self._scorer.predict(contexts)
         return greedy_probabilities(-predicted if self.minimize else predicted, self.epsilon, available)
 
     def _refit(self, action: int) -> None:
         from sklearn.base import clone, is_classifier
 
+        self._scorer = None
         # joined parts are kept joined, so that a refit never copies the past twice
         contexts, rewards = _joined(self._parts[action])
         self._parts[action] = [(contexts, rewards)]
@@ -105,13 +109,69 @@ class FromClassifier:
             return
         self._models[action] = clone(self.estimator).fit(contexts, rewards)
 
+
+def _scorer_of(models: list[Any], n_features: int) -> _Lines | _Each:
+    return _lines_of(models, n_features) if all(_is_linear(model) for model in models) else _Each(models)
+
+
+class _Each(NamedTuple):
+    """Models of any kind, asked one by one; a number predicts itself."""
+
+    models: list[Any]
+
+    def predict(self, contexts: Contexts) -> FloatArray:
+        return np.column_stack([self._one(model, contexts) for model in self.models])
+
     @staticmethod
-    def _predict(model: Any, contexts: Contexts) -> FloatArray:
+    def _one(model: Any, contexts: Contexts) -> FloatArray:
         if isinstance(model, float):
             return np.full(contexts.shape[0], model)
         if hasattr(model, "predict_proba"):
             return np.asarray(model.predict_proba(contexts) @ model.classes_)
         return np.asarray(model.predict(contexts), dtype=np.float64)
+
+
+class _Lines(NamedTuple):
+    """Linear models side by side, so that one matrix product scores all actions.
+
+    The prediction is ``x'slope + intercept``, and ``low + (high - low) sigmoid`` of it where the model is logistic.
+    """
+
+    slopes: FloatArray
+    intercepts: FloatArray
+    logistic: BoolArray
+    classes: FloatArray
+
+    def predict(self, contexts: Contexts) -> FloatArray:
+        from scipy.special import expit
+
+        product: Any = contexts @ self.slopes
+        raw: FloatArray = np.asarray(product) + self.intercepts
+        low, high = self.classes.T
+        raw[:, self.logistic] = low + (high - low) * expit(raw[:, self.logistic])
+        return raw
+
+
+def _lines_of(models: list[Any], n_features: int) -> _Lines:
+    slopes, intercepts = np.zeros((n_features, len(models))), np.zeros(len(models))
+    for action, model in enumerate(models):
+        if isinstance(model, float):
+            intercepts[action] = model
+        else:
+            slopes[:, action] = np.ravel(model.coef_)
+            intercepts[action] = float(np.ravel(model.intercept_)[0])
+    logistic = np.array([hasattr(model, "predict_proba") for model in models])
+    classes = [model.classes_ for model in models if hasattr(model, "predict_proba")]
+    return _Lines(slopes, intercepts, logistic, np.array(classes, dtype=np.float64).reshape(-1, 2))
+
+
+def _is_linear(model: Any) -> bool:
+    """Whether it is a number, a line, or a logistic curve between two rewards."""
+    from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+
+    if isinstance(model, LogisticRegression):
+        return len(model.classes_) == 2
+    return isinstance(model, float) or (isinstance(model, LinearRegression | Ridge) and np.ndim(model.coef_) == 1)
 
 
 def _joined(parts: list[tuple[Contexts, FloatArray]]) -> tuple[Contexts, FloatArray]:
