@@ -131,8 +131,9 @@ def reference(log: bc.Log, policy: Any, predicted: Any, uniforms: Any, horizon: 
             break
         meter += weight * waiting[first]
         used[first] = True
-        for column, entry in zip(found, (first, *reading), strict=True):
-            column.append(entry)
+        found.order.append(first)
+        found.curve.append(reading[0])
+        found.exhausted.append(reading[1])
         if learns and (t + 1) % batch == 0:
             last = np.array(found.order[-batch:])
             own.learn(log.contexts[last], log.actions[last], log.rewards[last], pi[last, log.actions[last]])
