@@ -10,6 +10,7 @@ from typing import Annotated, Any
 import typer
 
 from backcast.cli import options as o
+from backcast.cli.reproduce import reproduce
 from backcast.errors import BackcastError, OptionError
 
 __all__ = ["app", "main"]
@@ -172,3 +173,8 @@ def demo(
         _check_folder(report)
         estimates, about = run_demo(seed, quiet=quiet)
         _deliver(estimates, about, report=report, as_json=False, quiet=quiet)
+
+
+app.command(
+    epilog=f"Example, with no data at all:\n\nbackcast reproduce table1 --world digits --trials 10\n\n{EXIT_CODES}"
+)(reproduce)
