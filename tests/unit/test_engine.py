@@ -145,7 +145,6 @@ def test_sums_of_a_run_by_hand() -> None:
     assert only.order.tolist() == [0, 1, 2]
     assert only.sums["cut"] == 1
     assert only.sums["excess"] == 1.0
-    assert only.sums["certificate"] == 1.0
     assert only.sums["reward"] == 1 + 1 + 0 + 0.5
     assert only.sums["weight"] == 3.5
     assert only.value == 2.5 / 3.5

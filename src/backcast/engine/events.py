@@ -47,7 +47,7 @@ RUN = np.dtype(
         ("closed_reward", np.float64),  # R and C at the last acceptance
         ("closed_weight", np.float64),
         ("accepted_reward", np.float64),
-        ("accepted_squared", np.float64),
+        ("accepted_variation", np.float64),  # sum of (r - mean)^2 over accepted events
         ("excess", np.float64),  # sum of max(0, c w - 1): a block's share estimates eps_t / (1 - eps_t)
         ("cut", np.int64),  # events with c w > 1
         ("ratio", np.float64),  # sums of w and w^2, and the largest w
@@ -55,8 +55,9 @@ RUN = np.dtype(
         ("largest_ratio", np.float64),
         # the block under way: c does not change inside it, so plain sums are enough until it ends
         ("block_events", np.int64),
+        ("block_mean", np.float64),  # of the blocks before, within the reward range
         ("block_value", np.float64),
-        ("block_squared", np.float64),
+        ("block_variation", np.float64),  # sum of (R_k - block_mean)^2
         ("block_excess", np.float64),
     ]
 )
@@ -143,11 +144,12 @@ def plain(column: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64) -> npt.ND
     return np.require(column, dtype=dtype, requirements=["C", "W"])
 
 
-def new_run(c: float) -> npt.NDArray[Any]:
+def new_run(c: float, rule: Rule) -> npt.NDArray[Any]:
     """The record of a trajectory that has seen nothing, with its first multiplier."""
     run = np.zeros(1, dtype=RUN)
     run["c"] = c
     run["inverse_c"] = 1.0 / c
+    run["block_mean"] = 0.5 * (rule.reward_low + rule.reward_high)
     return run
 
 
@@ -188,7 +190,9 @@ def note_event(run: Any, weight: float, value: float) -> None:
     """Add one event to the block under way, and its weight to what is known of the weights (section 3.2)."""
     run.block_events += 1
     run.block_value += value
-    run.block_squared += value * value
+    # taken about the mean at once: sums of squares would lose it where rewards are far from 0
+    gap = value - run.block_mean
+    run.block_variation += gap * gap
     run.ratio += weight
     run.ratio_squared += weight * weight
     if weight > run.largest_ratio:
@@ -208,19 +212,18 @@ def end_block(run: Any, rule: Rule, curve: Curve) -> None:
     events, c = run.block_events, run.c
     if events == 0:
         return
-    middle = 0.5 * (rule.reward_low + rule.reward_high)
-    mean = run.value / run.events if run.events > 0 else middle
-    mean = min(max(mean, rule.reward_low), rule.reward_high)
-    run.variation += c * c * (run.block_squared - 2.0 * mean * run.block_value + events * mean * mean)
-    run.reward += c * run.block_value
+    mean, value = run.block_mean, run.block_value
+    run.variation += c * c * run.block_variation
+    run.reward += c * value
     run.weight += c * events
-    run.value += run.block_value
+    run.value += value
     run.events += events
     run.excess += c * run.block_excess
-    add_to_curve(curve, run.accepted, c, events, run.block_value, run.block_squared)
+    add_to_curve(curve, run.accepted, c, events, value, run.block_variation + mean * (2.0 * value - events * mean))
+    run.block_mean = min(max(run.value / run.events, rule.reward_low), rule.reward_high)
     run.block_events = 0
     run.block_value = 0.0
-    run.block_squared = 0.0
+    run.block_variation = 0.0
     run.block_excess = 0.0
 
 
@@ -233,9 +236,11 @@ def accept(run: Any, k: int, reward: float, rule: Rule, book: Book) -> None:
         accepted.weights[accepted.filled[0]] = run.c * run.block_events
         accepted.filled[0] += 1
     end_block(run, rule, book.curve)
+    if run.accepted > 0:
+        gap = reward - run.accepted_reward / run.accepted
+        run.accepted_variation += gap * gap * run.accepted / (run.accepted + 1)
     run.accepted += 1
     run.accepted_reward += reward
-    run.accepted_squared += reward * reward
     run.closed_reward = run.reward
     run.closed_weight = run.weight
     if rule.adaptive:

@@ -149,7 +149,7 @@ class Run:
         self._weights: list[FloatArray] = []
         if self._ratios is None or not self.steering.carry:
             self._ratios = self._first_ratios()
-        self._sums = new_run(self._first_multiplier(self._ratios))
+        self._sums = new_run(self._first_multiplier(self._ratios), self._rule)
 
     def _first_ratios(self) -> RunningQuantile:
         ratios = new_quantile(self.steering.q or 0.0, self._rule.c_max, self._quantile_length())

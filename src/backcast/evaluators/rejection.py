@@ -114,7 +114,6 @@ def _interval(question: Question, found: Simulation, values: np.ndarray) -> tupl
     if accepted < 2:
         return math.nan, None
     mean = float(values[0])
-    variance = max(float(only["accepted_squared"]) / accepted - mean**2, 0.0) * accepted / (accepted - 1)
-    error = math.sqrt(variance / accepted)
+    error = math.sqrt(float(only["accepted_variation"]) / (accepted - 1) / accepted)
     reach = float(stats.norm.ppf((1 + question.level) / 2)) * error
     return error, Interval(mean - reach, mean + reach, question.level, "normal", "asymptotic", PROGRESSIVE_VALUE)
