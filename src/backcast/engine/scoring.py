@@ -94,7 +94,7 @@ def probabilities_of(policy: Any, log: Log) -> FloatArray:
         raise PolicyError(
             f"{name_of(policy)}.probabilities failed on rows {_rows(log)}: {type(problem).__name__}: {problem}"
         ) from problem
-    block = np.require(raw, dtype=np.float64, requirements=["C", "W"])
+    block = _as_block(policy, raw, log)
     if block.shape != (len(log), log.n_actions):
         raise PolicyError(
             f"{name_of(policy)}.probabilities returned shape {block.shape}; expected {(len(log), log.n_actions)}: "
@@ -104,6 +104,16 @@ def probabilities_of(policy: Any, log: Log) -> FloatArray:
     if kind != FINE:
         raise PolicyError(_fault(name_of(policy), log, int(row), int(action), int(kind), float(value)))
     return block
+
+
+def _as_block(policy: Any, raw: Any, log: Log) -> FloatArray:
+    try:
+        return np.require(raw, dtype=np.float64, requirements=["C", "W"])
+    except (TypeError, ValueError) as problem:
+        raise PolicyError(
+            f"{name_of(policy)}.probabilities returned {type(raw).__name__}; expected an array of numbers, shape "
+            f"{(len(log), log.n_actions)}: {problem}"
+        ) from problem
 
 
 def _rows(log: Log) -> str:
