@@ -99,6 +99,7 @@ def _fit_default(log: Log) -> Any:
     # sparse contexts would be filled up by centring; the intercept does the same
     pipeline = make_pipeline(StandardScaler(with_mean=False), LogisticRegression(max_iter=200))
     with warnings.catch_warnings():
-        # nearly there is good enough: whatever the fit lacks, calibration and the diagnostics tell
+        # nearly there is good enough, and so are few events of many actions: calibration and the diagnostics tell
         warnings.simplefilter("ignore", ConvergenceWarning)
+        warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
         return pipeline.fit(log._contexts, log._actions)

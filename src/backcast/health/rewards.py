@@ -1,0 +1,94 @@
+"""Rewards: their range, their scale along the log, and whether a context tells them in advance."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+
+from backcast.arrays import FloatArray, IntArray, is_sparse
+from backcast.health.case import Case
+from backcast.health.evidence import SURE
+from backcast.health.findings import Finding
+from backcast.health.order import ENOUGH, column_drift, segments_of
+from backcast.health.ranks import association_with, ranks
+
+__all__ = ["reward_leak", "reward_range", "reward_scale"]
+
+UNUSED = 0.01  # share of the declared range that rewards fill
+TIMES = 3.0  # by which spreads may differ along the log
+ROWS, FEATURES = 10_000, 1_000
+FEWEST = 20  # events of the rarer reward from which a leak can be told
+KNOWN, KNOWN_BETWEEN_TWO = 0.99, 0.98
+
+
+def reward_range(case: Case) -> Finding:
+    """Rewards differ, and fill the range that was declared for them."""
+    low, high = float(case.log._rewards.min()), float(case.log._rewards.max())
+    message = f"rewards lie between {low:.4g} and {high:.4g}"
+    if low == high and case.n > 1:
+        return Finding("reward_range", "warn", low, f"every reward is {low:.4g}", "Is this the column of the reward?")
+    if case.log.reward_range is not None:
+        width = case.log.reward_range[1] - case.log.reward_range[0]
+        if high - low < UNUSED * width:
+            message += f", a hundredth of the declared range {case.log.reward_range} or less"
+            remedy = "Declare the range of the rewards as they are recorded: bounds are as wide as it is"
+            return Finding("reward_range", "warn", high - low, message, remedy)
+    return Finding("reward_range", "ok", high - low, message)
+
+
+def reward_scale(case: Case) -> Finding:
+    """Rewards keep their unit along the log: their spread does not change by a factor."""
+    if case.n < ENOUGH:
+        return Finding("reward_scale", "ok", math.nan, "too few events to tell whether rewards keep their scale")
+    rewards = case.log._rewards[case.order]
+    size = np.abs(rewards - np.median(rewards))
+    segments = segments_of(case.n)
+    spread = np.bincount(segments, weights=size) / np.bincount(segments)
+    ratio = float(spread.max() / spread.min()) if spread.min() > 0 else math.inf
+    if ratio < TIMES or column_drift("spreads", size).evidence < SURE:
+        return Finding("reward_scale", "ok", ratio, "rewards keep their scale along the log")
+    message = f"the spread of rewards is {spread.min():.3g} in one tenth of the log and {spread.max():.3g} in another"
+    remedy = "Was the unit of the reward changed, or its definition? Bring all rewards to one scale, or cut the log"
+    return Finding("reward_scale", "fail", ratio, message, remedy)
+
+
+def reward_leak(case: Case) -> Finding:
+    """No feature of the context tells the reward that came afterwards."""
+    rows = np.arange(min(case.n, ROWS)) * case.n // min(case.n, ROWS)
+    rewards = case.log._rewards[rows]
+    values, often = np.unique(rewards, return_counts=True)
+    if case.log.n_features == 0 or rows.size - often.max() < FEWEST:
+        return Finding("reward_leak", "ok", math.nan, "too few features or different rewards to tell")
+    told = _told(case, rows, rewards)
+    worst = int(told.argmax())
+    if told[worst] < (KNOWN_BETWEEN_TWO if values.size == 2 else KNOWN):
+        return Finding("reward_leak", "ok", float(told[worst]), "no feature tells the reward")
+    message = f"feature {worst} tells the reward almost surely (association {told[worst]:.3f})"
+    remedy = "Was it known before the action was taken? If not, leave it out of the context"
+    return Finding("reward_leak", "warn", float(told[worst]), message, remedy)
+
+
+def _told(case: Case, rows: IntArray, rewards: FloatArray) -> FloatArray:
+    """How surely each feature tells the reward, from 0 to 1."""
+    contexts = case.log._contexts
+    if is_sparse(contexts):
+        return _correlations(contexts[rows], rewards)
+    table = np.asarray(contexts)
+    # features of each action: those of the one taken
+    own = table[rows, case.log._actions[rows]] if table.ndim == 3 else table[rows]
+    return association_with(own[:, :FEATURES], rewards)
+
+
+def _correlations(matrix: Any, rewards: FloatArray) -> FloatArray:
+    """Correlation of every sparse column with the rewards or their ranks, whichever is larger."""
+    mean = np.asarray(matrix.mean(axis=0)).ravel()
+    variance = np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2
+    scale = np.sqrt(np.maximum(variance, 0.0))
+    found = np.zeros(mean.size)
+    for target in (rewards - rewards.mean(), ranks(rewards)):
+        covariance = np.asarray(matrix.T @ target).ravel() / target.size
+        size = scale * float(target.std())
+        found = np.maximum(found, np.abs(np.divide(covariance, size, out=np.zeros_like(size), where=size > 1e-12)))
+    return found
