@@ -12,6 +12,8 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from backcast.choosing import DriftWarning
+    from backcast.comparison import Comparison, Difference, compare
     from backcast.errors import (
         BackcastError,
         ColumnError,
@@ -29,12 +31,34 @@ if TYPE_CHECKING:
     from backcast.evaluators.acceptance import Budget, Quantile, WorstCase
     from backcast.evaluators.clock import ClockReplay, ClockTrace
     from backcast.evaluators.direct import DM
+    from backcast.evaluators.distribution import CVaR, RewardDistribution, RewardQuantile, reward_distribution
     from backcast.evaluators.drns import WC, DRns
     from backcast.evaluators.rejection import RS, Replay
-    from backcast.evaluators.stationary import DR, IPS, SNIPS
+    from backcast.evaluators.stationary import (
+        CAB,
+        DR,
+        IPS,
+        MRDR,
+        SNDR,
+        SNIPS,
+        BaselineIPS,
+        ClippedIPS,
+        PessimisticDR,
+        ShrinkageDR,
+        SubGaussian,
+        SwitchDR,
+    )
     from backcast.evaluators.trace import Trace, trace
+    from backcast.health import Finding, HealthReport, check
     from backcast.intervals.anytime import Anytime
+    from backcast.intervals.betting import Betting
+    from backcast.intervals.bootstrap import BCa, Bootstrap
+    from backcast.intervals.clopper_pearson import ClopperPearson
+    from backcast.intervals.cressie_read import CressieRead
+    from backcast.intervals.empirical_bernstein import EmpiricalBernstein
+    from backcast.intervals.hoeffding import Hoeffding
     from backcast.intervals.jackknife import GroupJackknife
+    from backcast.intervals.normal import Normal, Student
     from backcast.intervals.segments import Segments
     from backcast.intervals.theorem_2 import TheoremTwo
     from backcast.log import Log
@@ -44,6 +68,7 @@ if TYPE_CHECKING:
     from backcast.policies.linear import EpsilonGreedy, LinearThompson, LinUCB, Softmax
     from backcast.policies.protocol import LearningPolicy, Policy
     from backcast.policies.stationary import Fixed, FromScores, Logged, Uniform
+    from backcast.propensities import estimate_propensities, mix_logs, with_estimated_propensities
     from backcast.report.html import save_report
     from backcast.reward_models import (
         Constant,
@@ -76,13 +101,29 @@ _HOMES = {
         "PolicyError",
         "SourceError",
     ),
+    "backcast.choosing": ("DriftWarning",),
+    "backcast.comparison": ("Comparison", "Difference", "compare"),
     "backcast.estimate": ("Estimate", "Interval", "LearningCurve"),
     "backcast.evaluation": ("evaluate",),
     "backcast.evaluators.acceptance": ("Budget", "Quantile", "WorstCase"),
     "backcast.evaluators.direct": ("DM",),
     "backcast.evaluators.drns": ("WC", "DRns"),
     "backcast.evaluators.rejection": ("RS", "Replay"),
-    "backcast.evaluators.stationary": ("DR", "IPS", "SNIPS"),
+    "backcast.evaluators.distribution": ("CVaR", "RewardDistribution", "RewardQuantile", "reward_distribution"),
+    "backcast.evaluators.stationary": (
+        "BaselineIPS",
+        "CAB",
+        "ClippedIPS",
+        "DR",
+        "IPS",
+        "MRDR",
+        "PessimisticDR",
+        "SNDR",
+        "SNIPS",
+        "ShrinkageDR",
+        "SubGaussian",
+        "SwitchDR",
+    ),
     "backcast.evaluators.trace": ("Trace", "trace"),
     "backcast.intervals.anytime": ("Anytime",),
     "backcast.intervals.segments": ("Segments",),
@@ -95,6 +136,15 @@ _HOMES = {
     "backcast.sources.vw": ("read_vw",),
     "backcast.sources.obd": ("read_obd",),
     "backcast.report.html": ("save_report",),
+    "backcast.intervals.normal": ("Normal", "Student"),
+    "backcast.intervals.bootstrap": ("BCa", "Bootstrap"),
+    "backcast.intervals.hoeffding": ("Hoeffding",),
+    "backcast.intervals.empirical_bernstein": ("EmpiricalBernstein",),
+    "backcast.intervals.clopper_pearson": ("ClopperPearson",),
+    "backcast.intervals.cressie_read": ("CressieRead",),
+    "backcast.intervals.betting": ("Betting",),
+    "backcast.health": ("Finding", "HealthReport", "check"),
+    "backcast.propensities": ("estimate_propensities", "mix_logs", "with_estimated_propensities"),
     "backcast.log": ("Log",),
     "backcast.policies.arms": ("UCB1", "RoundRobin"),
     "backcast.policies.classifier": ("FromClassifier",),
@@ -119,31 +169,49 @@ _HOMES = {
 _HOME_OF = {name: home for home, names in _HOMES.items() for name in names}
 
 __all__ = [
+    "CAB",
     "DM",
     "DR",
     "IPS",
+    "MRDR",
     "RS",
+    "SNDR",
     "SNIPS",
     "UCB1",
     "WC",
     "Anytime",
+    "BCa",
     "BackcastError",
+    "BaselineIPS",
+    "Betting",
+    "Bootstrap",
     "Budget",
+    "CVaR",
+    "ClippedIPS",
     "ClockReplay",
     "ClockTrace",
+    "ClopperPearson",
     "ColumnError",
+    "Comparison",
     "Compiled",
     "Constant",
+    "CressieRead",
     "CrossFit",
     "DRns",
+    "Difference",
+    "DriftWarning",
+    "EmpiricalBernstein",
     "EpsilonGreedy",
     "Estimate",
     "EvaluationError",
+    "Finding",
     "Fitted",
     "Fixed",
     "FromClassifier",
     "FromScores",
     "GroupJackknife",
+    "HealthReport",
+    "Hoeffding",
     "HorizonNotReached",
     "Interval",
     "Joint",
@@ -158,30 +226,44 @@ __all__ = [
     "LowVariance",
     "NeedsStationaryPolicy",
     "NeedsUniformLog",
+    "Normal",
     "OptionError",
     "PerAction",
+    "PessimisticDR",
     "Policy",
     "PolicyError",
     "Progressive",
     "Quantile",
     "Replay",
+    "RewardDistribution",
     "RewardModel",
+    "RewardQuantile",
     "RoundRobin",
     "Segments",
+    "ShrinkageDR",
     "Softmax",
     "SourceError",
     "Split",
+    "Student",
+    "SubGaussian",
+    "SwitchDR",
     "TheoremTwo",
     "Trace",
     "Uniform",
     "WorstCase",
+    "check",
+    "compare",
+    "estimate_propensities",
     "evaluate",
+    "mix_logs",
     "read_log",
     "read_obd",
     "read_vw",
+    "reward_distribution",
     "save_report",
     "scan_log",
     "trace",
+    "with_estimated_propensities",
 ]
 
 

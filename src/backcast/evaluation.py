@@ -10,15 +10,16 @@ from typing import Any
 
 import numpy as np
 
+from backcast.choosing import sure_of_evaluator
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval
 from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.question import Evaluator, Question
 from backcast.intervals.segments import Segments, student_interval
 from backcast.options import count
-from backcast.policies.protocol import LogPolicy, Policy, is_learning
+from backcast.policies.protocol import LogPolicy, Policy
 
-__all__ = ["evaluate"]
+__all__ = ["answer_with", "check_question", "evaluate", "named_policy", "showing_progress"]
 
 
 def evaluate(
@@ -32,6 +33,7 @@ def evaluate(
     level: float = 0.95,
     seed: int = 0,
     replicates: int | str | None = "default",
+    exchangeable: bool | None = None,
     n_jobs: int = 1,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
@@ -59,6 +61,9 @@ def evaluate(
     replicates
         Runs on subsets of the log for the standard error of a learning policy: a number, "auto" (until Monte-Carlo
         error is a small part of the total), or None for none. The default is "auto" for ClockReplay, None for DRns.
+    exchangeable
+        Whether the order of the log means nothing (a fixed logger, no drift): True lets "auto" permute it, False keeps
+        its order, None looks for drift and warns of it.
     n_jobs
         Replicates run at once; the answer does not depend on it.
     progress
@@ -73,10 +78,7 @@ def evaluate(
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
     """
-    _check(policy, level, horizon)
-    chosen = _default_evaluator(policy) if isinstance(evaluator, str) and evaluator == "auto" else evaluator
-    if isinstance(chosen, type) or not isinstance(chosen, Evaluator):
-        raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
+    check_question(policy, level, horizon)
     question = Question(
         log=log,
         policy=policy,
@@ -85,32 +87,40 @@ def evaluate(
         interval=interval,
         level=level,
         seed=seed,
-        replicates=_replicates(replicates, chosen),
+        replicates=_replicates(replicates),
         n_jobs=n_jobs,
-        policy_name=_name(policy),
+        policy_name=named_policy(policy),
     )
-    with _progress(log, progress) as tell:
-        question = replace(question, on_progress=tell)
-        if isinstance(interval, Segments):
-            return _by_segments(chosen, question, interval)
-        return chosen.answer(question)
+    chosen, question, why = sure_of_evaluator(evaluator, question, [policy], exchangeable)
+    with showing_progress(log, progress) as tell:
+        answer = answer_with(chosen, replace(question, on_progress=tell))
+    return replace(answer, notes=(*why, *answer.notes))
 
 
-def _name(policy: object) -> str:
+def answer_with(evaluator: Evaluator, question: Question) -> Estimate:
+    """Put a complete question to an evaluator."""
+    if question.replicates == "default":
+        question = replace(question, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
+    if isinstance(question.interval, Segments):
+        return _by_segments(evaluator, question, question.interval)
+    return evaluator.answer(question)
+
+
+def named_policy(policy: object) -> str:
+    """How results call a policy: its repr, or its class where that says nothing."""
     # the default repr carries a memory address, which says nothing and changes from run to run
     text = repr(policy)
     return type(policy).__name__ if " object at 0x" in text else text
 
 
-def _replicates(asked: int | str | None, evaluator: Evaluator) -> int | str | None:
-    if asked == "default":
-        return "auto" if isinstance(evaluator, ClockReplay) else None
-    if isinstance(asked, str) and asked != "auto":
+def _replicates(asked: int | str | None) -> int | str | None:
+    if isinstance(asked, str) and asked not in ("auto", "default"):
         raise OptionError(f"replicates is {asked!r}; give a number, 'auto' or None")
     return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
-def _check(policy: Any, level: float, horizon: int | None) -> None:
+def check_question(policy: Any, level: float, horizon: int | None) -> None:
+    """Refuse what makes no sense before any work is done."""
     if isinstance(policy, type):
         raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
     if not isinstance(policy, Policy | LogPolicy):
@@ -119,13 +129,6 @@ def _check(policy: Any, level: float, horizon: int | None) -> None:
         raise OptionError(f"level is {level}; it must lie between 0 and 1")
     if horizon is not None:
         count("horizon", horizon)
-
-
-def _default_evaluator(policy: Any) -> Evaluator:
-    from backcast.evaluators.drns import DRns
-    from backcast.evaluators.stationary import DR
-
-    return DRns(q=0.01) if is_learning(policy) else DR()
 
 
 def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
@@ -150,7 +153,8 @@ def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -
 
 
 @contextmanager
-def _progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
+def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
+    """A function to tell of events done: the caller's, a progress bar's, or nobody's."""
     if callable(progress):
         yield progress
         return

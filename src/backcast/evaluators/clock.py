@@ -18,12 +18,12 @@ from backcast.engine.events import events_of
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.replicates import Material, Outcome, binned, replicated
+from backcast.evaluators.replicates import Material, Outcome, Replicated, binned, replicated
 from backcast.log import Log
 from backcast.options import at_least, count
 from backcast.reward_models import make_honest
 
-__all__ = ["ClockReplay", "ClockTrace"]
+__all__ = ["ClockReplay", "ClockTrace", "clock_diagnostics"]
 
 
 @dataclass(frozen=True)
@@ -83,20 +83,21 @@ class ClockReplay:
         return "ClockReplay"
 
     def material(self, question: Question) -> Material:
-        """The events with their predictions; the longest horizon the log supports where none is given."""
+        """The events with their predictions; a horizon that the log supports with ease where none is given."""
         if not question.in_memory:
             raise EvaluationError("ClockReplay needs the log in memory; read it with read_log, or use DRns on a stream")
         log, predicted = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
         horizon = question.horizon
         if horizon is None:
-            horizon = self._longest(question, log, predicted)
+            horizon = self._supported(question, log, predicted)
         return Material(log, predicted, horizon)
 
-    def _longest(self, question: Question, log: Log, predicted: FloatArray) -> int:
+    def _supported(self, question: Question, log: Log, predicted: FloatArray) -> int:
+        """Half of what one pass reaches within the tolerance, so that other passes and subsets reach it too."""
         rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(9,)))
         one = self._pass(question.policy, log, predicted, rng, len(log))
         within = np.cumsum(one.exhausted) <= self.tolerance
-        return max(1, int(within.sum()))
+        return max(1, int(within.sum()) // 2)
 
     def replicate(
         self, policy: object, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
@@ -133,18 +134,7 @@ class ClockReplay:
     def answer(self, question: Question) -> Estimate:
         """Value from passes over the whole log, error from subsets of groups."""
         found = replicated(self, question)
-        diagnostics = ClockDiagnostics(
-            events=len(question.log),
-            rounds=found.horizon,
-            passes=len(found.outcomes),
-            replicates=found.replicates,
-            bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
-            sampling_error=found.sampling_error,
-            monte_carlo_error=found.monte_carlo_error,
-            value_spread=math.sqrt(np.mean([outcome.spread for outcome in found.outcomes])),
-            propensities_estimated=question.log.propensities_estimated,
-        )
-        return found.estimate(self, question, diagnostics)
+        return found.estimate(self, question, clock_diagnostics(found, question))
 
     def trace(
         self,
@@ -162,3 +152,18 @@ class ClockReplay:
         accepted = np.zeros(len(log), dtype=np.bool_)
         accepted[one.order] = True
         return ClockTrace(accepted, one.order, one.value, one.exhausted)
+
+
+def clock_diagnostics(found: Replicated, question: Question) -> ClockDiagnostics:
+    """The facts of an answer by clock replay."""
+    return ClockDiagnostics(
+        events=len(question.log),
+        rounds=found.horizon,
+        passes=len(found.outcomes),
+        replicates=found.replicates,
+        bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
+        sampling_error=found.sampling_error,
+        monte_carlo_error=found.monte_carlo_error,
+        value_spread=math.sqrt(np.mean([outcome.spread for outcome in found.outcomes])),
+        propensities_estimated=question.log.propensities_estimated,
+    )

@@ -22,13 +22,24 @@ from backcast.intervals.jackknife import GroupJackknife, group_influence
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 
-__all__ = ["Material", "Outcome", "Replicable", "Replicated", "Replicates", "binned", "replicate_all", "replicated"]
+__all__ = [
+    "Material",
+    "Outcome",
+    "Replicable",
+    "Replicated",
+    "Replicates",
+    "binned",
+    "replicate_all",
+    "replicated",
+    "replicated_from",
+]
 
 CURVE_POINTS = 50
 FULL, SUBSET, GROUPING, PILOT = 0, 1, 2, 3
 FIRST_PASSES, MOST_PASSES = 16, 96
 MOST_BATCHES = 3
 SMALL_SHARE = 0.1
+TRUSTED = 1e-3
 NOISY_SHARE = 0.5
 
 
@@ -91,11 +102,30 @@ class Replicates:
         """``(F, P)`` values on the whole log."""
         return np.array([[outcome.value for outcome in row] for row in self.full])
 
+    def subset_values(self) -> FloatArray:
+        """``(B, P)`` values on subsets of groups."""
+        return np.array([[outcome.value for outcome in row] for row in self.subset])
+
+    def full_weight(self) -> float:
+        """Share of the full passes in the value: all of it, unless subsets are as free of bias.
+
+        Then both means estimate the same, and they are weighed by how many passes stand behind each.
+        """
+        if max(outcome.certificate for row in self.subset for outcome in row) > TRUSTED:
+            return 1.0
+        full, subset = self.full_values(), self.subset_values()
+        noise = full.var(axis=0, ddof=1).sum() / len(full), subset.var(axis=0, ddof=1).sum() / len(subset)
+        return float(noise[1] / (noise[0] + noise[1])) if sum(noise) > 0 else 1.0
+
+    def values(self) -> FloatArray:
+        """``(P,)`` values: of full passes, and of subsets where those can be trusted."""
+        share = self.full_weight()
+        return np.asarray(share * self.full_values().mean(axis=0) + (1 - share) * self.subset_values().mean(axis=0))
+
     def covariance(self) -> tuple[FloatArray, FloatArray]:
         """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error."""
-        values = self.full_values()
-        monte_carlo = np.atleast_2d(np.cov(values.T)) / len(values) if len(values) > 1 else np.zeros((1, 1))
-        subset = np.array([[outcome.value for outcome in row] for row in self.subset])
+        share, full, subset = self.full_weight(), self.full_values(), self.subset_values()
+        monte_carlo = share**2 * _covariance(full) / len(full) + (1 - share) ** 2 * _covariance(subset) / len(subset)
         sampling = group_influence(subset, self.member).covariance
         return _at_least_floor(sampling, self._floors()), monte_carlo
 
@@ -103,6 +133,10 @@ class Replicates:
         """``sd(R_k)^2 / n``: no estimate from n events is surer than this."""
         spreads = np.array([[outcome.spread for outcome in row] for row in self.full])
         return np.asarray(np.nan_to_num(spreads.mean(axis=0)) / self.events)
+
+
+def _covariance(values: FloatArray) -> FloatArray:
+    return np.atleast_2d(np.cov(values.T))
 
 
 def _at_least_floor(covariance: FloatArray, floors: FloatArray) -> FloatArray:
@@ -194,8 +228,7 @@ def _refined(pool: _Pool, question: Question, found: Replicates, groups: list[In
     """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
     total, size = found.member.shape[1], found.member.shape[0]
     for batch in range(1, MOST_BATCHES):
-        subset = np.array([[outcome.value for outcome in row] for row in found.subset])
-        if group_influence(subset, found.member).noise_share <= NOISY_SHARE:
+        if group_influence(found.subset_values(), found.member).noise_share <= NOISY_SHARE:
             break
         member, more = _subset_batch(pool, groups, total, taken, range(batch * size, (batch + 1) * size))
         found = Replicates(
@@ -290,16 +323,20 @@ def replicated(evaluator: Replicable, question: Question) -> Replicated:
     material = evaluator.material(question)
     if question.replicates is None:
         return _value_alone(evaluator, question, material)
-    found = replicate_all(evaluator, question, [question.policy], material)
-    sampling, monte_carlo = (float(matrix[0, 0]) for matrix in found.covariance())
-    value, error = float(found.full_values().mean()), math.sqrt(sampling + monte_carlo)
+    return replicated_from(replicate_all(evaluator, question, [question.policy], material), 0, question)
+
+
+def replicated_from(found: Replicates, policy: int, question: Question) -> Replicated:
+    """The answer for one of the policies that were replicated together."""
+    sampling, monte_carlo = (float(matrix[policy, policy]) for matrix in found.covariance())
+    value, error = float(found.values()[policy]), math.sqrt(sampling + monte_carlo)
     reach = float(stats.t.ppf((1 + question.level) / 2, found.member.shape[1] - 1)) * error
     return Replicated(
         value,
         error,
         Interval(value - reach, value + reach, question.level, "group jackknife", "independent", POLICY_VALUE),
-        _curve(found, 0, question.level),
-        [row[0] for row in found.full],
+        _curve(found, policy, question.level),
+        [row[policy] for row in found.full],
         found.member.shape[0],
         math.sqrt(sampling),
         math.sqrt(monte_carlo),

@@ -1,0 +1,137 @@
+"""What "auto" means: the evaluator, reward model and replicates that fit the policy and the log, said in a sentence."""
+
+from __future__ import annotations
+
+import warnings
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from backcast.errors import OptionError
+from backcast.evaluators.clock import ClockReplay
+from backcast.evaluators.drns import DRns
+from backcast.evaluators.question import Evaluator, Question
+from backcast.log import Log
+from backcast.policies.compiled import CompiledPolicy
+from backcast.policies.protocol import batch_size_of, is_learning
+from backcast.reward_models import CrossFit, LowVariance, PerAction, Progressive
+
+__all__ = ["DriftWarning", "drift", "sure_of_evaluator"]
+
+SEGMENTS = 10
+ALARM = 1e-6
+PASSES = 100
+COMPILED_LIMIT = 2e10
+PYTHON_LIMIT = 2e9
+
+
+class DriftWarning(UserWarning):
+    """Propensities or rewards move along the log, so that its order may matter."""
+
+
+def drift(log: Log) -> list[str]:
+    """What moves along the log: its propensities, or the mean reward of its actions (one-way analysis of variance).
+
+    Each test sounds a false alarm on an exchangeable log once in a million times.
+
+    >>> steady = Log(None, [0, 1] * 50, [0.0, 1.0] * 50, [0.5] * 100)
+    >>> drift(steady)
+    []
+    """
+    segment = np.arange(len(log)) * SEGMENTS // len(log)
+    found = []
+    if _moves(np.log(log.propensities), segment):
+        found.append("propensities")
+    residual = log.rewards.copy()
+    for action in np.unique(log.actions):
+        chosen = log.actions == action
+        residual[chosen] -= residual[chosen].mean()
+    if _moves(residual, segment):
+        found.append("rewards")
+    return found
+
+
+def _moves(column: Any, segment: Any) -> bool:
+    parts = [column[segment == number] for number in range(SEGMENTS)]
+    if min(part.size for part in parts) < 2 or max(part.std() for part in parts) == 0:
+        return len({float(part.mean()) for part in parts if part.size}) > 1
+    return bool(stats.f_oneway(*parts).pvalue < ALARM)
+
+
+def sure_of_evaluator(
+    evaluator: Any, question: Question, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, Question, tuple[str, ...]]:
+    """The evaluator that was given, or the one that fits, with the question completed and a sentence that says why."""
+    if isinstance(evaluator, str) and evaluator == "auto":
+        return _chosen(question, policies, exchangeable)
+    if isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
+        raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
+    if exchangeable is False and isinstance(evaluator, ClockReplay):
+        raise OptionError("ClockReplay needs an exchangeable log and exchangeable=False was said; use DRns")
+    return evaluator, question, ()
+
+
+def _chosen(
+    question: Question, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, Question, tuple[str, ...]]:
+    from backcast.evaluators.stationary import DR
+
+    if not any(is_learning(policy) for policy in policies):
+        return DR(), question, ("auto chose cross-fitted DR, because the policy is fixed.",)
+    if not question.in_memory:
+        return DRns(q=0.01), question, ("auto chose DRns(q=0.01) in log order, because the log is a stream.",)
+    if not _settled_exchangeable(question.log, exchangeable):
+        return _in_log_order(question)
+    if question.horizon is None:
+        why = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
+        return DRns(q=0.01), _with_model(question, CrossFit(PerAction())), (why,)
+    question = _with_model(question, CrossFit(LowVariance()))
+    if _affordable(question, policies):
+        why = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
+        return ClockReplay(), _with_replicates(question), (why,)
+    why = "auto chose DRns over permutations, because clock replay would take too long on a log of this length."
+    return _preset(question.log), _with_replicates(question), (why,)
+
+
+def _settled_exchangeable(log: Log, said: bool | None) -> bool:
+    moving = drift(log)
+    if moving and said is not False:
+        warnings.warn(
+            f"{' and '.join(moving)} drift along the log, so its order may matter"
+            + ("" if said else "; it is evaluated in log order. Say exchangeable=True to overrule this"),
+            DriftWarning,
+            stacklevel=4,
+        )
+    return said if said is not None else not moving
+
+
+def _in_log_order(question: Question) -> tuple[Any, Question, tuple[str, ...]]:
+    why = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
+    return _preset(question.log), _with_model(question, Progressive(PerAction())), (why,)
+
+
+def _preset(log: Log) -> DRns:
+    """DRns as recommended: the ratios warmed up on a slice that is not evaluated, and carried on."""
+    return DRns(q=0.01, warm_up=min(500, len(log) // 20), carry=True)
+
+
+def _with_model(question: Question, model: Any) -> Question:
+    return question if question.reward_model is not None else replace(question, reward_model=model)
+
+
+def _with_replicates(question: Question) -> Question:
+    return replace(question, replicates="auto") if question.replicates == "default" else question
+
+
+def _affordable(question: Question, policies: Sequence[Any]) -> bool:
+    events = min(len(question.log), ClockReplay().pool)
+    assert question.horizon is not None
+    for policy in policies:
+        updates = question.horizon / batch_size_of(policy)
+        limit = COMPILED_LIMIT if isinstance(policy, CompiledPolicy) else PYTHON_LIMIT
+        if PASSES * events * updates > limit:
+            return False
+    return True

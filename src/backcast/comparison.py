@@ -1,0 +1,200 @@
+"""Which policy earns more: paired differences on common events and common randomness."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, replace
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from scipy import stats
+
+from backcast.arrays import FloatArray
+from backcast.choosing import sure_of_evaluator
+from backcast.errors import EvaluationError, OptionError
+from backcast.estimate import Estimate, Interval
+from backcast.evaluation import answer_with, check_question, named_policy, showing_progress
+from backcast.evaluators.clock import ClockReplay, clock_diagnostics
+from backcast.evaluators.question import Question
+from backcast.evaluators.replicates import Replicates, replicate_all, replicated_from
+
+__all__ = ["Comparison", "Difference", "compare"]
+
+DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
+DRAWS = 20_000
+
+
+@dataclass(frozen=True)
+class Difference:
+    """How much more the first policy earns than the second, per round."""
+
+    first: str
+    second: str
+    value: float
+    std_error: float
+    interval: Interval
+
+    def __str__(self) -> str:
+        return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}"
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """Several policies on one log, at one horizon.
+
+    Attributes
+    ----------
+    estimates
+        Each policy by itself.
+    differences
+        Every pair; their intervals hold together at the level (Bonferroni), as one note says.
+    ranking
+        Names with the probability that each is the best of them, best first.
+    notes
+        Sentences a reader must know.
+    """
+
+    estimates: dict[str, Estimate]
+    differences: tuple[Difference, ...]
+    ranking: tuple[tuple[str, float], ...]
+    notes: tuple[str, ...] = ()
+
+    def __str__(self) -> str:
+        lines = [f"{name}: {estimate.value:.4g} {estimate.interval}" for name, estimate in self.estimates.items()]
+        lines += [str(difference) for difference in self.differences]
+        lines += [f"best: {name} with probability {chance:.0%}" for name, chance in self.ranking[:1]]
+        return "\n".join([*lines, *self.notes])
+
+    def to_dict(self) -> dict[str, Any]:
+        """Everything as plain numbers, strings, lists and dicts, for JSON."""
+        return {
+            "estimates": {name: estimate.to_dict() for name, estimate in self.estimates.items()},
+            "differences": [asdict(difference) for difference in self.differences],
+            "ranking": [{"policy": name, "probability_best": chance} for name, chance in self.ranking],
+            "notes": list(self.notes),
+        }
+
+    def plot(self) -> Any:
+        """An Altair chart of the policies with their intervals."""
+        from backcast.report.charts import forest_chart
+
+        return forest_chart(self)
+
+
+def compare(
+    log: Any,
+    policies: Mapping[str, Any],
+    evaluator: Any = "auto",
+    *,
+    reward_model: Any = None,
+    horizon: int | None = None,
+    level: float = 0.95,
+    seed: int = 0,
+    replicates: int | str = "auto",
+    exchangeable: bool | None = None,
+    n_jobs: int = 1,
+    progress: bool | Callable[[int], None] | None = None,
+) -> Comparison:
+    """Compare policies on the same log: same groups, same randomness, so that what they share cancels out.
+
+    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> rng = np.random.default_rng(0)
+    >>> actions = rng.integers(2, size=400)
+    >>> log = Log(None, actions, rewards=actions * 1.0, propensities=np.full(400, 0.5), reward_range=(0, 1))
+    >>> found = compare(log, {"one": Fixed([0, 1]), "zero": Fixed([1, 0])}, horizon=20, replicates=60)
+    >>> round(found.differences[0].value, 2), found.ranking[0]
+    (1.0, ('one', 1.0))
+    """
+    if len(policies) < 2:
+        raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
+    for policy in policies.values():
+        check_question(policy, level, horizon)
+    question = Question(log, None, reward_model, horizon, None, level, seed, replicates=replicates, n_jobs=n_jobs)
+    chosen, question, notes = sure_of_evaluator(evaluator, question, list(policies.values()), exchangeable)
+    with showing_progress(log, progress) as tell:
+        question = replace(question, on_progress=tell)
+        if isinstance(chosen, ClockReplay):
+            return _paired(chosen, question, policies, notes)
+        return _apart(chosen, question, policies, notes)
+
+
+def _paired(
+    evaluator: ClockReplay, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]
+) -> Comparison:
+    material = evaluator.material(replace(question, policy=next(iter(policies.values()))))
+    found = replicate_all(evaluator, question, list(policies.values()), material)
+    estimates = {}
+    for place, (name, policy) in enumerate(policies.items()):
+        own = replace(question, policy=policy, policy_name=named_policy(policy))
+        answer = replicated_from(found, place, own)
+        estimates[name] = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
+    sampling, monte_carlo = found.covariance()
+    covariance = sampling + monte_carlo
+    freedom = found.member.shape[1] - 1
+    return _comparison(estimates, covariance, freedom, question.level, notes, _difference_floor(found))
+
+
+def _difference_floor(found: Replicates) -> FloatArray:
+    """Squared Monte-Carlo error of each paired difference: its variance cannot be less."""
+    values = found.full_values()
+    gaps = values[:, :, None] - values[:, None, :]
+    return np.asarray(gaps.var(axis=0, ddof=1) / len(values))
+
+
+def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
+    """Policies one by one; their errors are added as if independent, which is safe when they are alike."""
+    estimates = {}
+    for name, policy in policies.items():
+        own = replace(question, policy=policy, policy_name=named_policy(policy), replicates=None)
+        estimates[name] = answer_with(evaluator, own)
+    errors = np.array([estimate.std_error for estimate in estimates.values()])
+    if not np.isfinite(errors).all():
+        raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
+    apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
+    floor = np.zeros((errors.size, errors.size))
+    return _comparison(estimates, np.diag(errors**2), math.inf, question.level, (*notes, apart), floor)
+
+
+def _comparison(
+    estimates: dict[str, Estimate],
+    covariance: FloatArray,
+    freedom: float,
+    level: float,
+    notes: tuple[str, ...],
+    floor: FloatArray,
+) -> Comparison:
+    names = list(estimates)
+    values = np.array([estimate.value for estimate in estimates.values()])
+    pairs = list(combinations(range(len(names)), 2))
+    each = 1 - (1 - level) / len(pairs)
+    reach = float(stats.t.ppf((1 + each) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + each) / 2))
+    differences = []
+    for a, b in pairs:
+        variance = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
+        error = math.sqrt(max(variance, floor[a, b], 0.0))
+        gap = float(values[a] - values[b])
+        interval = Interval(
+            gap - reach * error, gap + reach * error, level, "paired group jackknife", "independent", DIFFERENCE
+        )
+        differences.append(Difference(names[a], names[b], gap, error, interval))
+    many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
+    return Comparison(
+        estimates, tuple(differences), _ranking(names, values, covariance), (*notes, many) if len(pairs) > 1 else notes
+    )
+
+
+def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:
+    """Probability that each policy is the best, under a normal law around the estimates."""
+    eigenvalues, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
+    root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
+    draws = values + np.random.default_rng(0).standard_normal((DRAWS, len(names))) @ root.T
+    chances = np.bincount(draws.argmax(axis=1), minlength=len(names)) / DRAWS
+    order = np.lexsort((-values, -chances))
+    return tuple((names[i], float(chances[i])) for i in order)
