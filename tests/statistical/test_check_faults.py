@@ -334,7 +334,7 @@ FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
     (sharp, even_on_record, "matching_actions", "fail"),
     (paper, of_the_next_action, "matching_actions", "fail"),
     (sharp, of_the_next_action, "matching_actions", "fail"),
-    (paper, of_the_likeliest_action, "matching_actions", "fail"),
+    (paper, of_the_likeliest_action, "harmonic_mean", "warn"),
     (sharp, of_the_likeliest_action, "harmonic_mean", "warn"),
     (paper, shuffled, "matching_actions", "fail"),
     (sharp, shuffled, "matching_actions", "fail"),
