@@ -33,6 +33,7 @@ if TYPE_CHECKING:
     from backcast.evaluators.direct import DM
     from backcast.evaluators.distribution import CVaR, RewardDistribution, RewardQuantile, reward_distribution
     from backcast.evaluators.drns import WC, DRns
+    from backcast.evaluators.monitor import Monitor
     from backcast.evaluators.rejection import RS, Replay
     from backcast.evaluators.stationary import (
         CAB,
@@ -108,6 +109,7 @@ _HOMES = {
     "backcast.evaluators.acceptance": ("Budget", "Quantile", "WorstCase"),
     "backcast.evaluators.direct": ("DM",),
     "backcast.evaluators.drns": ("WC", "DRns"),
+    "backcast.evaluators.monitor": ("Monitor",),
     "backcast.evaluators.rejection": ("RS", "Replay"),
     "backcast.evaluators.distribution": ("CVaR", "RewardDistribution", "RewardQuantile", "reward_distribution"),
     "backcast.evaluators.stationary": (
@@ -224,6 +226,7 @@ __all__ = [
     "LogStream",
     "Logged",
     "LowVariance",
+    "Monitor",
     "NeedsStationaryPolicy",
     "NeedsUniformLog",
     "Normal",

@@ -139,6 +139,15 @@ class Run:
             self._finish(complete=self.horizon is None)
         return self.trajectories
 
+    def so_far(self) -> list[Trajectory]:
+        """The trajectories up to now, the one under way included, without disturbing it."""
+        if self._twin is None or self._seen() == 0:
+            return list(self.trajectories)
+        sums = self._sums.copy()
+        end_block(sums[0], self._rule, Curve(self.curve.sums.copy(), self.curve.width.copy()))
+        order, weights = joined(self._order, np.int64), joined(self._weights, np.float64)
+        return [*self.trajectories, Trajectory(sums[0], self.horizon is None, order, weights)]
+
     def _begin(self, log: Log) -> None:
         # a stream of its own for each trajectory, so that any of them can be replayed
         self._twin = fresh_copy(self.policy, log, self.rng.spawn(1)[0])

@@ -6,9 +6,12 @@ Dudik, Erhan, Langford, Li, "Sample-efficient Nonstationary Policy Evaluation fo
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Literal
+
+import numpy as np
 
 from backcast.engine.run import Steering
-from backcast.errors import OptionError
+from backcast.errors import HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
 from backcast.evaluators.permuted import permuted_estimate
@@ -16,9 +19,13 @@ from backcast.evaluators.progressive import progressive_policy
 from backcast.evaluators.question import Question
 from backcast.evaluators.run_intervals import SINGLE_RUN_NOTE, run_interval
 from backcast.evaluators.simulation import Simulation, curve_of, diagnose, head_of, simulate
+from backcast.evaluators.stationary.tuning import slope_plus_plus
 from backcast.options import at_least, count, share
 
 __all__ = ["WC", "DRns"]
+
+GRID = (0.0, 0.01, 0.05, 0.1)
+REACH = 1.96
 
 
 @dataclass(frozen=True)
@@ -29,6 +36,7 @@ class DRns:
     ----------
     q
         Quantile of the observed ratios ``p/pi`` that bounds the multiplier: 0 is nearly unbiased, more accepts more.
+        "auto" tries 0, .01, .05 and .1 and takes the largest that still agrees with all smaller ones (SLOPE++).
     c_max
         Largest multiplier; above 1 there is always bias.
     acceptance
@@ -44,7 +52,7 @@ class DRns:
     'DRns(q=0.05)'
     """
 
-    q: float | None = None
+    q: float | Literal["auto"] | None = None
     c_max: float = 1.0
     acceptance: Rule | None = None
     warm_up: int = 0
@@ -53,7 +61,9 @@ class DRns:
     def __post_init__(self) -> None:
         at_least("c_max", self.c_max, 0.0, strict=True)
         count("warm_up", self.warm_up, 0)
-        if self.q is not None:
+        if isinstance(self.q, str) and self.q != "auto":
+            raise OptionError(f"q is {self.q!r}; give a number in [0, 1], or 'auto'")
+        if self.q is not None and not isinstance(self.q, str):
             share("q", self.q)
         if self.q is not None and self.acceptance is not None:
             raise OptionError("give q or acceptance, not both: q is short for acceptance=Quantile(q)")
@@ -63,12 +73,13 @@ class DRns:
         """The acceptance rule in force."""
         if self.acceptance is not None:
             return self.acceptance
-        return Quantile(0.01 if self.q is None else self.q)
+        return Quantile(self.q if isinstance(self.q, int | float) else 0.01)
 
     @property
     def name(self) -> str:
         """How results call it."""
         rule = f"q={self.rule.q:g}" if isinstance(self.rule, Quantile) else f"{self.rule}"
+        rule = "q='auto'" if self.q == "auto" else rule
         rest = [f"c_max={self.c_max:g}"] * (self.c_max != 1) + [f"warm_up={self.warm_up}"] * (self.warm_up > 0)
         return f"DRns({', '.join([rule, *rest, *['carry=True'] * self.carry])})"
 
@@ -81,6 +92,8 @@ class DRns:
 
     def answer(self, question: Question) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
+        if self.q == "auto":
+            return tuned_estimate(self, question)
         if question.replicates is not None:
             return permuted_estimate(self, question)
         question, steering = self.prepared(question)
@@ -112,6 +125,36 @@ class WC:
             return permuted_estimate(self, question)
         question, steering = self.prepared(question)
         return doubly_robust_estimate(question, simulate(question, steering), self.name)
+
+
+def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
+    """Try a grid of q on the same events and draws; SLOPE++ says how far bias can be told from noise.
+
+    Standard error and interval are those of the smallest q that reached the horizon, stretched to hold the value,
+    because the bias of the chosen one cannot be seen.
+    """
+    found: list[tuple[float, Estimate]] = []
+    for q in GRID:
+        try:
+            found.append((q, replace(evaluator, q=q).answer(question)))
+        except HorizonNotReached as failure:
+            short = failure
+    if not found:
+        raise short
+    values = np.array([estimate.value for _, estimate in found])
+    best = slope_plus_plus(values, np.nan_to_num([REACH * estimate.std_error for _, estimate in found]))
+    (smallest, careful), (q, chosen) = found[0], found[best]
+    interval = careful.interval
+    if interval is not None:
+        interval = replace(interval, low=min(interval.low, chosen.value), high=max(interval.high, chosen.value))
+    note = f"SLOPE++ chose q = {q:g}; standard error and interval are those of q = {smallest:g}."
+    return replace(
+        chosen,
+        std_error=careful.std_error,
+        interval=interval,
+        evaluator=evaluator.name,
+        notes=(note, *chosen.notes),
+    )
 
 
 def doubly_robust_estimate(question: Question, found: Simulation, name: str) -> Estimate:
