@@ -33,6 +33,7 @@ __all__ = [
 ]
 
 CURVE_BINS = 512
+ROUNDING = 1e-12
 
 RUN = np.dtype(
     [
@@ -198,7 +199,8 @@ def note_event(run: Any, weight: float, value: float) -> None:
     if weight > run.largest_ratio:
         run.largest_ratio = weight
     excess = excess_mass(weight, run.inverse_c)
-    if excess > 0.0:
+    # c is often one over a weight itself: rounding is no excess
+    if excess > ROUNDING * weight:
         run.block_excess += excess
         run.cut += 1
 
