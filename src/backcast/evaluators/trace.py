@@ -108,6 +108,9 @@ def trace(
     if not hasattr(evaluator, "prepared"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
     question, steering = evaluator.prepared(Question(log, policy, horizon=horizon, seed=seed))
+    if uniforms is None:
+        # events set aside take no draw, as in evaluate with the same seed
+        draws = np.roll(draws, n - len(question.log))
     return _trace_run(question, steering, n, table, draws, streams)
 
 
