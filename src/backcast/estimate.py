@@ -52,7 +52,14 @@ class Interval:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Value by round: estimates of V_t averaged over stretches of rounds that end at ``rounds``, with a band."""
+    """Value by round: estimates of V_t averaged over stretches of rounds that end at ``rounds``, with a band.
+
+    Examples
+    --------
+    >>> half = np.array([0.5])
+    >>> LearningCurve(rounds=np.array([10]), value=half, low=half - 0.25, high=half + 0.25).to_dict()
+    {'rounds': [10], 'value': [0.5], 'low': [0.25], 'high': [0.75]}
+    """
 
     rounds: IntArray
     value: FloatArray
@@ -93,6 +100,13 @@ class Estimate:
         Sentences a reader of the number must know.
     settings
         What it takes to run it again.
+
+    Examples
+    --------
+    >>> from backcast.diagnostics import ModelDiagnostics
+    >>> estimate = Estimate(0.5, float("nan"), None, ModelDiagnostics(4, 4, 1), policy="Uniform()", evaluator="DM")
+    >>> estimate.to_dict()["value"], estimate.to_dict()["std_error"]
+    (0.5, None)
     """
 
     value: float

@@ -38,7 +38,14 @@ class Quantile:
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The smallest probability the logger gave to anything in this log: never a bias, few acceptances."""
+    """The smallest probability the logger gave to anything in this log: never a bias, few acceptances.
+
+    Examples
+    --------
+    >>> from backcast.evaluators.drns import DRns
+    >>> DRns(acceptance=WorstCase()).name
+    'DRns(WorstCase())'
+    """
 
 
 @dataclass(frozen=True)
@@ -55,6 +62,11 @@ class Budget:
     refreshes
         How often in a trajectory the multiplier is set anew; None for whenever the policy has learned. Setting it
         less often is cheaper and lets the mass drift above the budget in between.
+
+    Examples
+    --------
+    >>> Budget(eta=0.1).eta
+    0.1
     """
 
     eta: float = 0.05

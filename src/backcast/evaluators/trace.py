@@ -42,6 +42,14 @@ class Trace:
         Whether the event joined the history.
     order
         Accepted events in order, as positions in the log.
+
+    Examples
+    --------
+    >>> c, w, r = np.array([1.0, 0.5]), np.array([2.0, 0.0]), np.array([2.0, 0.5])
+    >>> Trace(c, w, r, accepted=np.array([True, False]), order=np.array([0])).estimate
+    1.5
+
+    By hand: R = 1 * 2 + 0.5 * 0.5 and C = 1.5.
     """
 
     multiplier: FloatArray

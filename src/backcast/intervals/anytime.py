@@ -67,6 +67,12 @@ class Anytime:
         A known bound on ``pi/p``; None takes one over the smallest propensity of the log.
     rho
         Where the boundary is tightest, in units of scaled variation; fixed before looking at the log.
+
+    Examples
+    --------
+    >>> low, high = Anytime().ends(reward=50.0, weight=100.0, variation=25.0, scale=1.0, level=0.95)
+    >>> round((low + high) / 2, 6), round(high - low, 2)
+    (0.5, 0.39)
     """
 
     largest_weight: float | None = None

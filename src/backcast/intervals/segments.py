@@ -17,9 +17,9 @@ def student_interval(values: FloatArray, level: float) -> tuple[float, float, fl
     """Standard error of the mean of independent values, and the two ends ``mean -+ t_{m-1} s / sqrt(m)``.
 
     >>> import numpy as np
-    >>> error, low, high = student_interval(np.array([0.0, 1.0]), level=0.5)
+    >>> error, low, high = student_interval(np.array([1.0, 2.0]), level=0.5)
     >>> round(error, 6), round(low, 6), round(high, 6)
-    (0.5, 0.0, 1.0)
+    (0.5, 1.0, 2.0)
 
     By hand: s = sqrt(1/2), over sqrt(2) is 1/2, and Student's quartile with 1 degree of freedom is 1.
     """
@@ -36,6 +36,18 @@ class Segments:
 
     Assumption: independent (segments of an i.i.d. log), or time-ordered logs whose segments are nearly so.
     Estimand: V_T(pi). Conservative: each segment has only a part of the log.
+
+    Examples
+    --------
+    >>> from backcast.evaluation import evaluate
+    >>> from backcast.evaluators.stationary import IPS
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(None, actions=[0, 1, 0, 1], rewards=[1, 1, 0, 1], propensities=[0.5] * 4)
+    >>> evaluate(log, Fixed([0.5, 0.5]), IPS(), interval=Segments(2)).std_error
+    0.25
+
+    By hand: the halves of the log are worth 1 and 1/2, whose mean has the standard error 1/4.
     """
 
     count: int = 10

@@ -33,6 +33,11 @@ class TheoremTwo:
     ----------
     largest_weight
         The bound M on ``pi/mu``; None takes one over the smallest propensity of the log.
+
+    Examples
+    --------
+    >>> TheoremTwo(largest_weight=4.0)
+    TheoremTwo(largest_weight=4.0)
     """
 
     largest_weight: float | None = None

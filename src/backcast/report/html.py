@@ -51,6 +51,18 @@ def save_report(result: Any, path: str | os.PathLike[str], *, about: Mapping[str
         The HTML file; one that is there is overwritten.
     about
         More lines for the table of settings, such as the file of the log.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from backcast.evaluation import evaluate
+    >>> from backcast.evaluators.stationary import IPS
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(None, actions=[0, 1] * 20, rewards=[1, 0] * 20, propensities=[0.5] * 40)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     save_report(evaluate(log, Fixed([0.5, 0.5]), IPS()), f"{folder}/report.html").name
+    'report.html'
     """
     target = Path(path)
     page = report_html(result, about=about)

@@ -23,11 +23,22 @@ __all__ = ["LogStream", "open_stream", "rechunk"]
 
 @dataclass(frozen=True, repr=False)
 class LogStream:
-    """A log in files, read in parts of ``batch_rows`` events (the last may be shorter).
+    r"""A log in files, read in parts of ``batch_rows`` events (the last may be shorter).
 
     Iterate over it as often as needed: each pass opens the files anew and gives checked :class:`backcast.Log`
     parts in file order, their ``rows`` numbered through. Parts do not depend on the files' row groups. The
     stream itself holds no data and travels cheaply to other processes.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> from backcast.sources.arrow import scan_log
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     path = pathlib.Path(folder, "log.csv")
+    ...     _ = path.write_text("x,a,r,p\n1,0,1,0.5\n2,1,0,0.5\n3,0,1,0.5\n")
+    ...     stream = scan_log(path, context="x", action="a", reward="r", propensity="p", batch_rows=2)
+    ...     [len(part) for part in stream]
+    [2, 1]
     """
 
     pieces: tuple[Piece, ...]
