@@ -78,7 +78,7 @@ def evaluate(
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
     """
-    check_question(policy, level, horizon)
+    check_question(policy, level, horizon, seed)
     question = Question(
         log=log,
         policy=policy,
@@ -119,7 +119,7 @@ def _replicates(asked: int | str | None) -> int | str | None:
     return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
-def check_question(policy: Any, level: float, horizon: int | None) -> None:
+def check_question(policy: Any, level: float, horizon: int | None, seed: int = 0) -> None:
     """Refuse what makes no sense before any work is done."""
     if isinstance(policy, type):
         raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
@@ -129,6 +129,7 @@ def check_question(policy: Any, level: float, horizon: int | None) -> None:
         raise OptionError(f"level is {level}; it must lie between 0 and 1")
     if horizon is not None:
         count("horizon", horizon)
+    count("seed", seed, 0)
 
 
 def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
