@@ -50,7 +50,7 @@ if TYPE_CHECKING:
         SwitchDR,
     )
     from backcast.evaluators.trace import Trace, trace
-    from backcast.health import Finding, HealthReport, check
+    from backcast.health import Finding, HealthReport, PolicyFit, check
     from backcast.intervals.anytime import Anytime
     from backcast.intervals.betting import Betting
     from backcast.intervals.bootstrap import BCa, Bootstrap
@@ -69,7 +69,13 @@ if TYPE_CHECKING:
     from backcast.policies.linear import EpsilonGreedy, LinearThompson, LinUCB, Softmax
     from backcast.policies.protocol import LearningPolicy, Policy
     from backcast.policies.stationary import Fixed, FromScores, Logged, Uniform
-    from backcast.propensities import estimate_propensities, mix_logs, with_estimated_propensities
+    from backcast.propensities import (
+        PropensityDiagnostics,
+        PropensityEstimate,
+        estimate_propensities,
+        mix_logs,
+        with_estimated_propensities,
+    )
     from backcast.report.html import save_report
     from backcast.reward_models import (
         Constant,
@@ -145,8 +151,14 @@ _HOMES = {
     "backcast.intervals.clopper_pearson": ("ClopperPearson",),
     "backcast.intervals.cressie_read": ("CressieRead",),
     "backcast.intervals.betting": ("Betting",),
-    "backcast.health": ("Finding", "HealthReport", "check"),
-    "backcast.propensities": ("estimate_propensities", "mix_logs", "with_estimated_propensities"),
+    "backcast.health": ("Finding", "HealthReport", "PolicyFit", "check"),
+    "backcast.propensities": (
+        "PropensityDiagnostics",
+        "PropensityEstimate",
+        "estimate_propensities",
+        "mix_logs",
+        "with_estimated_propensities",
+    ),
     "backcast.log": ("Log",),
     "backcast.policies.arms": ("UCB1", "RoundRobin"),
     "backcast.policies.classifier": ("FromClassifier",),
@@ -235,7 +247,10 @@ __all__ = [
     "PessimisticDR",
     "Policy",
     "PolicyError",
+    "PolicyFit",
     "Progressive",
+    "PropensityDiagnostics",
+    "PropensityEstimate",
     "Quantile",
     "Replay",
     "RewardDistribution",

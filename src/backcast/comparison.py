@@ -18,7 +18,7 @@ from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, check_question, named_policy, showing_progress
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
 from backcast.evaluators.question import Question
-from backcast.evaluators.replicates import Replicates, replicate_all, replicated_from
+from backcast.evaluators.replicates import replicate_all, replicated_from
 
 __all__ = ["Comparison", "Difference", "compare"]
 
@@ -115,7 +115,7 @@ def compare(
     if len(policies) < 2:
         raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
     for policy in policies.values():
-        check_question(policy, level, horizon)
+        check_question(policy, level, horizon, seed)
     question = Question(log, None, reward_model, horizon, None, level, seed, replicates=replicates, n_jobs=n_jobs)
     chosen, question, notes = sure_of_evaluator(evaluator, question, list(policies.values()), exchangeable)
     with showing_progress(log, progress) as tell:
@@ -135,17 +135,9 @@ def _paired(
         own = replace(question, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
         estimates[name] = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
-    sampling, monte_carlo = found.covariance()
-    covariance = sampling + monte_carlo
+    sampling, monte_carlo = found.covariance(floored=False)
     freedom = found.member.shape[1] - 1
-    return _comparison(estimates, covariance, freedom, question.level, notes, _difference_floor(found))
-
-
-def _difference_floor(found: Replicates) -> FloatArray:
-    """Squared Monte-Carlo error of each paired difference: its variance cannot be less."""
-    values = found.full_values()
-    gaps = values[:, :, None] - values[:, None, :]
-    return np.asarray(gaps.var(axis=0, ddof=1) / len(values))
+    return _comparison(estimates, (sampling, monte_carlo), freedom, question.level, notes)
 
 
 def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
@@ -158,17 +150,16 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
-    floor = np.zeros((errors.size, errors.size))
-    return _comparison(estimates, np.diag(errors**2), math.inf, question.level, (*notes, apart), floor)
+    nothing = np.zeros((errors.size, errors.size))
+    return _comparison(estimates, (np.diag(errors**2), nothing), math.inf, question.level, (*notes, apart))
 
 
 def _comparison(
     estimates: dict[str, Estimate],
-    covariance: FloatArray,
+    covariances: tuple[FloatArray, FloatArray],
     freedom: float,
     level: float,
     notes: tuple[str, ...],
-    floor: FloatArray,
 ) -> Comparison:
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
@@ -177,8 +168,7 @@ def _comparison(
     reach = float(stats.t.ppf((1 + each) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + each) / 2))
     differences = []
     for a, b in pairs:
-        variance = covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]
-        error = math.sqrt(max(variance, floor[a, b], 0.0))
+        error = math.sqrt(sum(_gap_variance(covariance, a, b) for covariance in covariances))
         gap = float(values[a] - values[b])
         interval = Interval(
             gap - reach * error, gap + reach * error, level, "paired group jackknife", "independent", DIFFERENCE
@@ -186,8 +176,16 @@ def _comparison(
         differences.append(Difference(names[a], names[b], gap, error, interval))
     many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
     return Comparison(
-        estimates, tuple(differences), _ranking(names, values, covariance), (*notes, many) if len(pairs) > 1 else notes
+        estimates,
+        tuple(differences),
+        _ranking(names, values, covariances[0] + covariances[1]),
+        (*notes, many) if len(pairs) > 1 else notes,
     )
+
+
+def _gap_variance(covariance: FloatArray, a: int, b: int) -> float:
+    """Variance of a difference; an estimate below zero, as noise may give, counts as zero."""
+    return max(float(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]), 0.0)
 
 
 def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:

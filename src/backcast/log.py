@@ -152,7 +152,7 @@ class Log:
         context: Sequence[str] | str,
         action: str,
         reward: str,
-        propensity: str,
+        propensity: str | float | None,
         **options: Any,
     ) -> Log:
         """Build a log from any Arrow frame: pandas, polars, pyarrow, duckdb.

@@ -122,12 +122,15 @@ class Replicates:
         share = self.full_weight()
         return np.asarray(share * self.full_values().mean(axis=0) + (1 - share) * self.subset_values().mean(axis=0))
 
-    def covariance(self) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error."""
+    def covariance(self, *, floored: bool = True) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error.
+
+        ``floored`` keeps variances at or above the information floor; differences, where much cancels, have none.
+        """
         share, full, subset = self.full_weight(), self.full_values(), self.subset_values()
         monte_carlo = share**2 * _covariance(full) / len(full) + (1 - share) ** 2 * _covariance(subset) / len(subset)
         sampling = group_influence(subset, self.member).covariance
-        return _at_least_floor(sampling, self._floors()), monte_carlo
+        return _at_least_floor(sampling, self._floors()) if floored else sampling, monte_carlo
 
     def _floors(self) -> FloatArray:
         """``sd(R_k)^2 / n``: no estimate from n events is surer than this."""

@@ -7,7 +7,7 @@ from typing import Any
 
 import pyarrow as pa
 
-from backcast.errors import ColumnError, LogError
+from backcast.errors import ColumnError, LogError, OptionError
 from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.collect import collect
@@ -26,7 +26,7 @@ def read_log(
     context: Sequence[str] | str,
     action: str,
     reward: str,
-    propensity: str,
+    propensity: str | float | None,
     format: str | None = None,  # noqa: A002
     **options: Any,
 ) -> Log:
@@ -43,7 +43,8 @@ def read_log(
     context
         Names and patterns of the context columns, in the order of the features.
     action, reward, propensity
-        Names of these columns.
+        Names of these columns. A propensity that was the same for all events may be given as a number; None, where
+        none was recorded, estimates it (see :func:`backcast.with_estimated_propensities`).
     format
         ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``, where the files' endings do not say.
     **options
@@ -60,7 +61,15 @@ def read_log(
     (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
     """
     columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
-    return _open(path, columns, format, batch_rows=1).read()
+    return _with_propensities(_open(path, columns, format, batch_rows=1).read(), columns)
+
+
+def _with_propensities(log: Log, columns: Columns) -> Log:
+    if columns.propensity is not None:
+        return log
+    from backcast.propensities import with_estimated_propensities
+
+    return with_estimated_propensities(log)
 
 
 def scan_log(
@@ -69,7 +78,7 @@ def scan_log(
     context: Sequence[str] | str,
     action: str,
     reward: str,
-    propensity: str,
+    propensity: str | float,
     format: str | None = None,  # noqa: A002
     batch_rows: int = 65_536,
     **options: Any,
@@ -95,6 +104,8 @@ def scan_log(
     >>> [part.actions.tolist() for part in stream]
     [[0, 1], [0]]
     """
+    if propensity is None:
+        raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
     columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
     return _open(path, columns, format, batch_rows)
 
@@ -123,7 +134,7 @@ def log_from_frame(frame: Any, columns: Columns) -> Log:
     labels = known_labels(layout, schema.field(columns.action).type)
     if labels is None:
         labels = labels_among((batch.column(columns.action) for batch in needed), layout.declared)
-    return collect(needed, n, layout, labels)
+    return _with_propensities(collect(needed, n, layout, labels), columns)
 
 
 def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:

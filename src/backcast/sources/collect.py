@@ -72,7 +72,10 @@ class _Collector:
             fill_dense(self.contexts, rows.start, batch, self.layout)
         self.actions[rows] = self.coder.codes(batch.column(given.action))
         self.rewards[rows] = numbers(batch.column(given.reward), given.reward, "reward")
-        self.propensities[rows] = numbers(batch.column(given.propensity), given.propensity, "propensity")
+        if isinstance(given.propensity, str):
+            self.propensities[rows] = numbers(batch.column(given.propensity), given.propensity, "propensity")
+        else:
+            self.propensities[rows] = 1.0 if given.propensity is None else given.propensity
         if given.times is not None:
             self.times.append(plain(batch.column(given.times), given.times, "time"))
         if self.available is not None:

@@ -53,7 +53,7 @@ class Columns:
     context: Sequence[str] | str
     action: str
     reward: str
-    propensity: str
+    propensity: str | float | None
     n_actions: int | None = None
     action_labels: Sequence[Any] | None = None
     available: Sequence[str] | str | None = None
@@ -65,9 +65,13 @@ class Columns:
     def __post_init__(self) -> None:
         if not isinstance(self.hash_size, int) or self.hash_size < 1:
             raise OptionError(f"hash_size is {self.hash_size!r}; it must be a whole number, at least 1")
-        for part in ("action", "reward", "propensity"):
+        for part in ("action", "reward"):
             if not isinstance(getattr(self, part), str):
                 raise OptionError(f"{part} is {getattr(self, part)!r}; it must be the name of a column")
+        if isinstance(self.propensity, int | float) and not 0 < self.propensity <= 1:
+            raise OptionError(f"propensity is {self.propensity!r}; a constant one must lie in (0, 1]")
+        if not isinstance(self.propensity, str | int | float | None):
+            raise OptionError(f"propensity is {self.propensity!r}; give the name of a column, a number, or None")
 
 
 def find_column(name: str, part: str, names: Sequence[str]) -> str:

@@ -39,7 +39,7 @@ class Layout:
     def names(self) -> tuple[str, ...]:
         """Every column that is read, none twice."""
         given = self.columns
-        main = (given.action, given.reward, given.propensity)
+        main = (given.action, given.reward, *propensity_column(given))
         times = () if given.times is None else (given.times,)
         return tuple(dict.fromkeys((*(f.name for f in self.features), *main, *times, *self.available, *self.logging)))
 
@@ -69,7 +69,8 @@ def lay_out(columns: Columns, schema: pa.Schema) -> Layout:
     ((Feature(name='zip', is_text=True, first=0), Feature(name='age', is_text=False, first=4)), 5)
     """
     names = schema.names
-    main = [find_column(getattr(columns, part), part, names) for part in ("action", "reward", "propensity")]
+    main = [find_column(columns.action, "action", names), find_column(columns.reward, "reward", names)]
+    main += [find_column(name, "propensity", names) for name in propensity_column(columns)]
     times = [] if columns.times is None else [find_column(columns.times, "times", names)]
     taken = [*main, *times]
     available = find_columns(columns.available, "available", names, taken)
@@ -83,6 +84,11 @@ def lay_out(columns: Columns, schema: pa.Schema) -> Layout:
     _check_action(columns, schema, by_position=bool(logging) or _is_mask(available, schema))
     features, n_features, hashed = _features(context, schema, columns.hash_size)
     return Layout(columns, features, available, logging, n_features, hashed > DENSE_LIMIT)
+
+
+def propensity_column(columns: Columns) -> tuple[str, ...]:
+    """The column of propensities, if there is one (a constant or unknown propensity has none)."""
+    return (columns.propensity,) if isinstance(columns.propensity, str) else ()
 
 
 def _features(context: tuple[str, ...], schema: pa.Schema, hash_size: int) -> tuple[tuple[Feature, ...], int, int]:
