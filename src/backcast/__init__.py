@@ -12,6 +12,7 @@ import importlib
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from backcast import checks
     from backcast.choosing import DriftWarning
     from backcast.comparison import Comparison, Difference, compare
     from backcast.errors import (
@@ -270,6 +271,7 @@ __all__ = [
     "Uniform",
     "WorstCase",
     "check",
+    "checks",
     "compare",
     "estimate_propensities",
     "evaluate",
@@ -286,6 +288,8 @@ __all__ = [
 
 
 def __getattr__(name: str) -> object:
+    if name == "checks":
+        return importlib.import_module("backcast.checks")
     home = _HOME_OF.get(name)
     if home is None:
         raise AttributeError(f"module 'backcast' has no attribute {name!r}")
