@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import re
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from html.parser import HTMLParser
 from pathlib import Path
 from typing import Any
@@ -15,14 +15,21 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
-from backcast.diagnostics import ModelDiagnostics, ReplayDiagnostics, WeightDiagnostics
+from backcast.comparison import Comparison, Difference
+from backcast.diagnostics import (
+    ClockDiagnostics,
+    ModelDiagnostics,
+    PermutedDiagnostics,
+    ReplayDiagnostics,
+    WeightDiagnostics,
+)
 from backcast.errors import OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
 from backcast.report.charts import COLOURS, curves_chart, estimate_chart, forest_chart
 from backcast.report.facts import KNOWN, belief_in, facts_of
 from backcast.report.findings import findings_of
 from backcast.report.html import report_html, save_report
-from backcast.report.text import estimate_text, estimates_table, one_line
+from backcast.report.text import differences_table, estimate_text, estimates_table, one_line
 from backcast.report.verdict import verdict
 from backcast.report.words import figure, joined, percent
 
@@ -77,27 +84,39 @@ def make_estimate(value: float = 0.08, name: str = "LinUCB(alpha=0.3)", **change
     return replace(estimate, **changes)
 
 
-@dataclass(frozen=True)
-class Difference:
-    name_a: str
-    name_b: str
-    value: float
-    std_error: float
-    interval: Interval | None
-
-
-@dataclass(frozen=True)
-class Comparison:
-    estimates: dict[str, Estimate]
-    differences: list[Difference]
-    ranking: list[tuple[str, float]]
-
-
 def make_comparison(low: float) -> Comparison:
     interval = Interval(low, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
     estimates = {"greedy": make_estimate(0.07), "linucb": make_estimate(0.08)}
     difference = Difference("linucb", "greedy", 0.01, 0.004, interval)
-    return Comparison(estimates, [difference], [("linucb", 0.9), ("greedy", 0.1)])
+    return Comparison(estimates, (difference,), (("linucb", 0.9), ("greedy", 0.1)), ("Auto chose.",))
+
+
+def clock_facts(**changes: Any) -> ClockDiagnostics:
+    facts = ClockDiagnostics(
+        events=8_000,
+        rounds=200,
+        passes=16,
+        replicates=300,
+        bias_certificate=0.001,
+        sampling_error=0.004,
+        monte_carlo_error=0.001,
+        value_spread=0.5,
+    )
+    return replace(facts, **changes)
+
+
+def permuted_facts(**changes: Any) -> PermutedDiagnostics:
+    facts = PermutedDiagnostics(
+        events=8_000,
+        rounds=200,
+        permutations=16,
+        trajectories=7.5,
+        replicates=300,
+        bias_certificate=0.001,
+        sampling_error=0.004,
+        monte_carlo_error=0.001,
+    )
+    return replace(facts, **changes)
 
 
 class Page(HTMLParser):
@@ -188,6 +207,31 @@ class TestText:
         assert "reward model: everything hangs on it" in text
         assert "accepted" not in text
 
+    def test_clock_replay_tells_runs_and_errors_in_place_of_acceptance(self) -> None:
+        estimate = make_estimate(diagnostics=clock_facts(), evaluator="ClockReplay", std_error=0.0041)
+        assert estimate_text(estimate).splitlines()[3:] == [
+            "  method      ClockReplay, horizon 1,000, seed 7",
+            "  runs        16 histories of 200 rounds from 8,000 events; 300 on subsets",
+            "  error       0.0041: sampling 0.004, Monte-Carlo 0.001",
+            "  bias        certificate 0.001 (total variation from a live history, at most)",
+            "  belief      well supported",
+        ]
+
+    def test_without_replicates_the_error_is_called_what_it_is(self) -> None:
+        facts = permuted_facts(replicates=0, sampling_error=float("nan"))
+        text = estimate_text(make_estimate(diagnostics=facts, interval=None))
+        assert "16 orders of 200 rounds from 8,000 events\n" in text
+        assert "Monte-Carlo 0.001; none from sampling, because no replicates were run" in text
+
+    def test_table_of_a_comparison_has_chances_and_one_of_differences(self) -> None:
+        comparison = make_comparison(0.001)
+        assert re.search(r"linucb .* 90 %", terminal_text(estimates_table(comparison)))
+        assert re.search(r"linucb minus greedy +0\.010 +0\.001 to 0\.050", terminal_text(differences_table(comparison)))
+
+    def test_table_has_no_column_of_acceptance_where_none_accepts(self) -> None:
+        assert "accepted" in terminal_text(estimates_table(make_estimate()))
+        assert "accepted" not in terminal_text(estimates_table(make_estimate(diagnostics=clock_facts())))
+
     def test_table_lists_the_best_first(self) -> None:
         table = terminal_text(estimates_table({"worse": make_estimate(0.05), "better": make_estimate(0.08)}))
         assert table.index("better") < table.index("worse")
@@ -199,7 +243,8 @@ class TestText:
 
 class TestFacts:
     def test_every_diagnostic_of_every_kind_is_explained(self) -> None:
-        kinds = (replay_facts(), WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
+        fixed = (WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
+        kinds = (replay_facts(), clock_facts(), permuted_facts(), *fixed)
         assert {name for kind in kinds for name in kind.to_dict()} == set(KNOWN)
 
     @pytest.mark.parametrize(
@@ -219,6 +264,25 @@ class TestFacts:
     )
     def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], words: str, reason: str | None) -> None:
         belief = belief_in(make_estimate(diagnostics=replay_facts(**changes)))
+        assert belief.words == words
+        assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
+
+    @pytest.mark.parametrize("facts", [clock_facts, permuted_facts], ids=["clock", "permuted"])
+    @pytest.mark.parametrize(
+        ("changes", "words", "reason"),
+        [
+            ({}, "well supported", None),
+            ({"bias_certificate": 0.05}, "well supported", None),
+            ({"bias_certificate": 0.06}, "with care", "bias certificate: noticeable"),
+            ({"monte_carlo_error": 0.003}, "with care", "Monte-Carlo error: no longer small"),
+            ({"sampling_error": float("nan")}, "well supported", None),
+            ({"propensities_estimated": True}, "with care", "propensities estimated: the answer leans"),
+        ],
+    )
+    def test_replicated_evaluators_are_judged(
+        self, facts: Any, changes: dict[str, Any], words: str, reason: str | None
+    ) -> None:
+        belief = belief_in(make_estimate(diagnostics=facts(**changes)))
         assert belief.words == words
         assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
 
@@ -408,6 +472,15 @@ class TestPage:
         page = Page(report_html(make_comparison(0.001)))
         assert "linucb minus greedy" in page.texts["th"]
         assert "best with probability 90 %" in page.texts["small"]
+        assert "Auto chose." in "".join(page.texts["p"])
+
+    def test_differences_carry_the_names_that_estimates_carry(self) -> None:
+        bad = "a\0"
+        interval = Interval(0.01, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
+        pair = Difference("b", bad, 0.01, 0.004, interval)
+        estimates = {bad: make_estimate(0.07), "b": make_estimate(0.08)}
+        found = findings_of(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
+        assert (found.differences[0].second, found.ranking[1][0]) == ("a\\u0000", "a\\u0000")
 
     def test_estimates_of_several_kinds_share_a_page(self) -> None:
         kinds = {

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
@@ -64,7 +65,8 @@ def _mean_weight(mean: float) -> Judgement:
 def _certificate(bound: float) -> Judgement:
     if bound <= 0.01:
         return Judgement("good", "negligible")
-    if bound <= 0.1:
+    # 0.05 is what ClockReplay allows the subsets of its standard error as well
+    if bound <= 0.05:
         return Judgement("good", "small")
     if bound <= 0.5:
         return Judgement("fair", "noticeable")
@@ -91,6 +93,16 @@ def _estimated(estimated: bool) -> Judgement:
     )
 
 
+def _monte_carlo_share(facts: Mapping[str, Any]) -> Judgement:
+    """Chance in the runs against chance in the log: only the first can be bought down by more of them."""
+    chance, log = facts["monte_carlo_error"], facts["sampling_error"]
+    if not math.isfinite(log):
+        return Judgement("", "")
+    if chance <= 0.5 * log:
+        return Judgement("good", "small beside the sampling error")
+    return Judgement("fair", "no longer small beside the sampling error: more replicates would help")
+
+
 class _Known(NamedTuple):
     """How a diagnostic is called, explained and judged."""
 
@@ -104,7 +116,7 @@ KNOWN = {
     "events": _Known("events", "Events of the log that were used."),
     "accepted": _Known("accepted events", "Events that joined a simulated history of the policy."),
     "acceptance_rate": _Known("acceptance rate", "Share of the events that were accepted.", write=percent),
-    "rounds": _Known("rounds", "Rounds that the policy played against the reward model."),
+    "rounds": _Known("rounds", "Rounds that the policy played in a simulated history."),
     "trajectories": _Known("trajectories", "Histories that were simulated."),
     "trajectories_complete": _Known("complete trajectories", "Simulated histories that reached the horizon."),
     "trajectories_failed": _Known("failed trajectories", "Histories that ran out of events before it.", _failures),
@@ -127,6 +139,12 @@ KNOWN = {
         "the value is at most this share of the reward range.",
         _certificate,
     ),
+    "passes": _Known("passes", "Simulated histories from the whole log, whose average is the value."),
+    "permutations": _Known("permutations", "Orders of the whole log that were run; their average is the value."),
+    "replicates": _Known("replicates", "Runs on subsets of the log, from which the standard error comes."),
+    "sampling_error": _Known("sampling error", "How far the value would be off because the log is one of many."),
+    "monte_carlo_error": _Known("Monte-Carlo error", "How far it is off because the number of runs is finite."),
+    "value_spread": _Known("spread of event values", "Over the root of the events, no standard error can be below it."),
     "theorem_1": _Known("Theorem 1 bound", "The founding paper's coarser bound on the same bias, for reference."),
     "value_per_round": _Known("value, not normalised", "The sum divided by rounds, not by multipliers; a cross-check."),
     "propensities_estimated": _Known(
@@ -137,13 +155,23 @@ KNOWN = {
 
 def facts_of(estimate: Estimate) -> list[Fact]:
     """Every diagnostic of an estimate; one that is not known here is shown without an explanation."""
-    return [_fact(key, value) for key, value in estimate.diagnostics.to_dict().items()]
+    facts = estimate.diagnostics.to_dict()
+    return [_fact(key, value, facts) for key, value in facts.items()]
 
 
-def _fact(key: str, value: Any) -> Fact:
+def _fact(key: str, value: Any, facts: Mapping[str, Any]) -> Fact:
     known = KNOWN.get(key, _Known(key.replace("_", " "), ""))
-    judged = known.judge(value) if known.judge and known.write(value) != MISSING else Judgement("", "")
+    judged = Judgement("", "")
+    if known.write(value) != MISSING:
+        judged = _judged(key, value, facts)
     return Fact(known.name, known.write(value), known.meaning, judged.grade, judged.words)
+
+
+def _judged(key: str, value: Any, facts: Mapping[str, Any]) -> Judgement:
+    if key == "monte_carlo_error":
+        return _monte_carlo_share(facts)
+    judge = KNOWN[key].judge if key in KNOWN else None
+    return judge(value) if judge else Judgement("", "")
 
 
 def belief_in(estimate: Estimate) -> Belief:

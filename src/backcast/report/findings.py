@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from backcast.errors import OptionError
@@ -19,12 +19,14 @@ UNWRITABLE = re.compile("[^\t\n\r\x20-\ud7ff\ue000-\ufffd\U00010000-\U0010ffff]"
 class Findings:
     """Estimates by name, best first, with paired differences and chances of being best where they are known.
 
-    A difference has ``name_a, name_b, value, std_error, interval``; ``ranking`` holds ``(name, probability)`` pairs.
+    A difference has ``first, second, value, std_error, interval``; ``ranking`` holds ``(name, probability)`` pairs;
+    ``notes`` are about all of them.
     """
 
     estimates: dict[str, Estimate]
     differences: tuple[Any, ...] = ()
     ranking: tuple[tuple[str, float], ...] = ()
+    notes: tuple[str, ...] = ()
 
     @property
     def best(self) -> str:
@@ -50,9 +52,14 @@ def findings_of(result: Any) -> Findings:
             raise OptionError(f"{name!r} is a {type(estimate).__name__}; a report needs an Estimate for every name")
     return Findings(
         {_clean(str(name)): estimates[name] for name in sorted(estimates, key=lambda name: _place(estimates[name]))},
-        tuple(getattr(result, "differences", ())),
-        tuple(getattr(result, "ranking", ())),
+        tuple(_renamed(difference) for difference in getattr(result, "differences", ())),
+        tuple((_clean(name), chance) for name, chance in getattr(result, "ranking", ())),
+        tuple(getattr(result, "notes", ())),
     )
+
+
+def _renamed(difference: Any) -> Any:
+    return replace(difference, first=_clean(difference.first), second=_clean(difference.second))
 
 
 def _clean(name: str) -> str:

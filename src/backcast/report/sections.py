@@ -18,6 +18,7 @@ from backcast.report.words import (
     joined,
     level_words,
     percent,
+    rounded_to,
     value_words,
 )
 
@@ -67,8 +68,8 @@ def difference_rows(findings: Findings) -> list[dict[str, str]]:
     """One row a paired difference."""
     return [
         {
-            "name": f"{difference.name_a} minus {difference.name_b}",
-            "value": figure(difference.value),
+            "name": f"{difference.first} minus {difference.second}",
+            "value": rounded_to(difference.value, difference.interval),
             "interval": interval_words(difference.interval),
         }
         for difference in findings.differences
@@ -106,7 +107,7 @@ def fact_rows(findings: Findings) -> list[dict[str, Any]]:
 
 def remarks(findings: Findings) -> list[str]:
     """What readers of the numbers must know, each sentence once, with the policies it is about."""
-    about: dict[str, list[str]] = {}
+    about: dict[str, list[str]] = {note: list(findings.estimates) for note in findings.notes}
     for name, estimate in findings.estimates.items():
         for note in estimate.notes:
             about.setdefault(note, []).append(name)

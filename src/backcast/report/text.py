@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from backcast.estimate import Estimate
 from backcast.report.facts import belief_in
 from backcast.report.findings import findings_of
+from backcast.report.sections import difference_rows
 from backcast.report.words import (
     assumption_words,
     estimand_words,
@@ -22,7 +23,7 @@ from backcast.report.words import (
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["estimate_text", "estimates_table", "one_line"]
+__all__ = ["differences_table", "estimate_text", "estimates_table", "one_line"]
 
 WIDTH = 100
 LABEL = 12
@@ -52,6 +53,8 @@ def estimate_text(estimate: Estimate) -> str:
         ("about", estimand_words(estimate)),
         ("method", _method(estimate)),
         ("accepted", _accepted(facts)),
+        ("runs", _runs(facts)),
+        ("error", _errors(estimate.std_error, facts)),
         ("weights", _weights(facts)),
         ("bias", _bias(facts)),
         ("belief", _belief(estimate)),
@@ -104,6 +107,26 @@ def _accepted(facts: dict[str, Any]) -> str:
     return f"{events}; {complete} trajectories complete, {failed} failed"
 
 
+def _runs(facts: dict[str, Any]) -> str:
+    """How many simulated histories the answer rests on; empty for evaluators that make one pass."""
+    if "replicates" not in facts:
+        return ""
+    events, rounds = f"{figure(facts['events'])} events", f"{figure(facts['rounds'])} rounds"
+    whole = f"{figure(facts['passes'])} histories" if "passes" in facts else f"{figure(facts['permutations'])} orders"
+    subsets = f"; {figure(facts['replicates'])} on subsets" if facts["replicates"] else ""
+    return f"{whole} of {rounds} from {events}{subsets}"
+
+
+def _errors(total: float, facts: dict[str, Any]) -> str:
+    """Where the standard error comes from; empty where it is not told apart."""
+    if "monte_carlo_error" not in facts:
+        return ""
+    chance = f"Monte-Carlo {figure(facts['monte_carlo_error'])}"
+    if math.isnan(facts["sampling_error"]):
+        return f"{chance}; none from sampling, because no replicates were run"
+    return f"{figure(total)}: sampling {figure(facts['sampling_error'])}, {chance}"
+
+
 def _weights(facts: dict[str, Any]) -> str:
     """What the weights are worth; empty for evaluators without any."""
     if "effective_sample_size" not in facts:
@@ -127,18 +150,23 @@ def _belief(estimate: Estimate) -> str:
 def estimates_table(result: Any) -> Table:
     """A rich table of estimates, best first: value, interval, and how far to believe each.
 
-    ``result`` is an estimate, a dict of them by name, or a comparison.
+    ``result`` is an estimate, a dict of them by name, or a comparison, which adds the chances of being best.
     """
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
     findings = findings_of(result)
+    chances = dict(findings.ranking)
+    accepting = any("acceptance_rate" in estimate.diagnostics.to_dict() for estimate in findings.estimates.values())
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("policy", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column(_interval_title(list(findings.estimates.values())), no_wrap=True)
-    table.add_column("accepted", justify="right")
+    if accepting:
+        table.add_column("accepted", justify="right")
+    if chances:
+        table.add_column("best", justify="right")
     table.add_column("belief", overflow="fold")
     for name, estimate in findings.estimates.items():
         belief = belief_in(estimate)
@@ -147,9 +175,26 @@ def estimates_table(result: Any) -> Table:
             Text(one_line(name)),
             value_words(estimate),
             interval_words(estimate.interval),
-            percent(estimate.diagnostics.to_dict().get("acceptance_rate", math.nan)),
+            *([percent(estimate.diagnostics.to_dict().get("acceptance_rate", math.nan))] if accepting else []),
+            *([percent(chances[name])] if chances else []),
             Text(belief.words, style=STYLES[belief.grade]),
         )
+    return table
+
+
+def differences_table(result: Any) -> Table:
+    """A rich table of the paired differences of a comparison."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
+    findings = findings_of(result)
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("difference", overflow="fold")
+    table.add_column("value", justify="right", no_wrap=True)
+    table.add_column("interval, for all of them together", no_wrap=True)
+    for row in difference_rows(findings):
+        table.add_row(Text(one_line(row["name"])), row["value"], row["interval"])
     return table
 
 

@@ -49,7 +49,7 @@ def _paired_standing(findings: Findings) -> str:
     """Whether paired differences keep the best apart from the others."""
     close = []
     for difference in findings.differences:
-        names = (difference.name_a, difference.name_b)
+        names = (difference.first, difference.second)
         if findings.best in names and (difference.interval is None or _holds_zero(difference.interval)):
             close.append(names[1] if names[0] == findings.best else names[0])
     if not close:

@@ -17,6 +17,7 @@ __all__ = [
     "joined",
     "level_words",
     "percent",
+    "rounded_to",
     "value_words",
 ]
 
@@ -70,16 +71,24 @@ def interval_words(interval: Interval | None) -> str:
     >>> interval_words(Interval(0.0981234, 0.1261234, 0.95, "normal", "asymptotic", POLICY_VALUE))
     '0.098 to 0.126'
     """
-    return MISSING if interval is None else f"{_rounded(interval.low, interval)} to {_rounded(interval.high, interval)}"
+    return (
+        MISSING
+        if interval is None
+        else f"{rounded_to(interval.low, interval)} to {rounded_to(interval.high, interval)}"
+    )
 
 
 def value_words(estimate: Estimate) -> str:
     """The value, with the digits that its interval warrants."""
-    return _rounded(estimate.value, estimate.interval)
+    return rounded_to(estimate.value, estimate.interval)
 
 
-def _rounded(value: float, interval: Interval | None) -> str:
-    """Two digits of the interval's half-width decide where to stop."""
+def rounded_to(value: float, interval: Interval | None) -> str:
+    """A value with the digits that an interval warrants: two digits of its half-width decide where to stop.
+
+    >>> rounded_to(0.123456, Interval(0.11, 0.135, 0.95, "normal", "asymptotic", POLICY_VALUE))
+    '0.123'
+    """
     reach = 0.0 if interval is None else interval.half_width
     if not (math.isfinite(value) and math.isfinite(reach) and reach > 1e-9):
         return figure(float(value))
