@@ -33,45 +33,47 @@ SCORING_BLOCK = 1 << 14
 
 
 class Meters(NamedTuple):
-    """Every event's meter, its speed, its doubly robust value, when it would fire, and whether it has."""
+    """Every event's meter, its speed, its doubly robust value and their sum, when it would fire, whether it has."""
 
     meter: FloatArray
     speed: FloatArray
     value: FloatArray
+    total: FloatArray
     delay: FloatArray
     used: Any
 
     @classmethod
     def of_length(cls, n: int) -> Meters:
         """Meters at zero."""
-        return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.bool_))
+        used = np.zeros(n, dtype=np.bool_)
+        return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), used)
 
 
 class Rounds(NamedTuple):
-    """What each round leaves: the event accepted, the value V_t, the exhausted mass, the spread of the values."""
+    """What each round leaves: the event accepted, the value V_t, the exhausted mass."""
 
     order: IntArray
     value: FloatArray
     exhausted: FloatArray
-    squared: FloatArray
 
     @classmethod
     def of_length(cls, n: int) -> Rounds:
         """Room for ``n`` rounds."""
-        return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n), np.zeros(n))
+        return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
 
 
 @dataclass(frozen=True)
 class ClockPass:
     """One pass: rounds played, accepted events in order, and by round the value V_t and the exhausted mass.
 
-    ``spread`` is by round the variance of the event values, for the information floor.
+    ``spread`` is the variance over events of their values averaged over the rounds, for the information floor: an
+    event that counts much in one round and little in another counts once.
     """
 
     order: IntArray
     value: FloatArray
     exhausted: FloatArray
-    spread: FloatArray
+    spread: float
 
     @property
     def rounds(self) -> int:
@@ -97,13 +99,13 @@ def weigh(events: Events, probabilities: FloatArray, start: int, meters: Meters)
 
 
 @compiled
-def read_clock(meters: Meters, thresholds: FloatArray) -> tuple[float, float, float]:
-    """V_t, the exhausted mass and the mean square of the values at this moment; and when each unused event would fire.
+def read_clock(meters: Meters, thresholds: FloatArray) -> tuple[float, float]:
+    """V_t and the exhausted mass at this moment; and when each unused event would fire.
 
     ``V_t = sum i_k R_k / sum i_k`` over unused events, ``i_k = 1/(1 - W_k)``; exhausted mass ``mean w_k [W_k >= 1]``.
     """
     meter, speed, value, delay, used = meters.meter, meters.speed, meters.value, meters.delay, meters.used
-    total = weight = squares = exhausted = 0.0
+    total = weight = exhausted = 0.0
     for k in range(meter.size):
         if used[k]:
             delay[k] = np.inf
@@ -111,14 +113,12 @@ def read_clock(meters: Meters, thresholds: FloatArray) -> tuple[float, float, fl
                 exhausted += speed[k]
             continue
         share = 1.0 / (1.0 - meter[k])
-        part = share * value[k]
         weight += share
-        total += part
-        squares += part * value[k]
+        total += share * value[k]
         delay[k] = (thresholds[k] - meter[k]) / speed[k] if speed[k] > 0.0 else np.inf
     if weight == 0.0:
-        return np.nan, 1.0, np.nan
-    return total / weight, exhausted / meter.size, squares / weight
+        return np.nan, 1.0
+    return total / weight, exhausted / meter.size
 
 
 @compiled
@@ -140,10 +140,12 @@ def next_to_fire(delay: FloatArray, most: int) -> IntArray:
 
 @compiled
 def move_clock(meters: Meters, fired: IntArray) -> None:
-    """Run all meters until the last of these events has fired, and mark them used."""
+    """Run all meters until the last of these events has fired, and mark them used; add up the values meanwhile."""
     meter, speed, duration = meters.meter, meters.speed, meters.delay[fired[-1]]
+    value, total = meters.value, meters.total
     for k in range(meter.size):
         meter[k] += speed[k] * duration
+        total[k] += fired.size * value[k]
     for k in fired:
         meters.used[k] = True
 
@@ -155,7 +157,6 @@ def note_rounds(rounds: Rounds, t: int, fired: IntArray, reading: Any) -> None:
         rounds.order[t + i] = fired[i]
         rounds.value[t + i] = reading[0]
         rounds.exhausted[t + i] = reading[1]
-        rounds.squared[t + i] = reading[2]
 
 
 @compiled
@@ -301,8 +302,8 @@ def clock_pass(policy: Any, log: Log, events: Events, horizon: int, rng: np.rand
         played = _compiled_pass(twin, log, events, meters, rounds)
     else:
         played = _scored_pass(twin, log, events, meters, rounds)
-    variance = np.maximum(rounds.squared - rounds.value**2, 0.0)
-    return ClockPass(rounds.order[:played], rounds.value[:played], rounds.exhausted[:played], variance[:played])
+    spread = float(np.var(meters.total / max(played, 1)))
+    return ClockPass(rounds.order[:played], rounds.value[:played], rounds.exhausted[:played], spread)
 
 
 def _compiled_pass(twin: CompiledPolicy, log: Log, events: Events, meters: Meters, rounds: Rounds) -> int:

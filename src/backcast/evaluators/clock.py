@@ -112,8 +112,7 @@ class ClockReplay:
         one = self._pass(policy, log, predicted, rng, material.horizon)
         if one.rounds < material.horizon:
             return Outcome(np.nan, np.full(0, np.nan), one.rounds, np.inf, np.nan)
-        mean_spread = float(one.spread.mean())
-        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, float(one.exhausted.sum()), mean_spread)
+        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, float(one.exhausted.sum()), one.spread)
 
     def _pass(
         self, policy: object, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int
