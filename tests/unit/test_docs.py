@@ -19,6 +19,7 @@ RUN = [
     "big-logs",
     "diagnostics",
     "log-format",
+    "theory",
 ]
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
 
@@ -53,12 +54,15 @@ def test_readme_session_is_true() -> None:
 
 @pytest.mark.parametrize("name", RUN)
 def test_code_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
-    code = blocks((DOCS / f"{name}.md").read_text(), "python")
+    text = (DOCS / f"{name}.md").read_text()
+    code = blocks(text, "python")
     assert code
     space: dict[str, object] = {"__name__": "page"}
     for block in code:
         exec(compile(block, f"{name}.md", "exec"), space)
-    assert capsys.readouterr().out
+    shown = capsys.readouterr().out
+    assert shown
+    assert [claim for claim in re.findall(r"^prints `(.+?)`", text, re.MULTILINE) if claim not in shown] == []
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
