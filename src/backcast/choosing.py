@@ -24,8 +24,8 @@ __all__ = ["DriftWarning", "drift", "sure_of_evaluator"]
 SEGMENTS = 10
 ALARM = 1e-6
 PASSES = 100
-COMPILED_LIMIT = 2e10
-PYTHON_LIMIT = 2e9
+COMPILED_LIMIT = 5e9
+PYTHON_LIMIT = 1e9
 
 
 class DriftWarning(UserWarning):
