@@ -15,7 +15,7 @@ from backcast.errors import BackcastError, OptionError
 
 __all__ = ["app", "main"]
 
-INTERRUPTED = 130
+INTERRUPTED, FAILED = 130, 1
 EXIT_CODES = "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted."
 
 app = typer.Typer(
@@ -82,14 +82,18 @@ def _top(
     """Options of backcast itself."""
 
 
-EVALUATE_EPILOG = """Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:
+NEWS_COLUMNS = (
+    "news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked "
+    "--propensity probability"
+)
+ON_THE_NEWS = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
+EVALUATE_EXAMPLE = (
+    f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
+    "--horizon 300"
+)
 
-backcast evaluate news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked
---propensity probability --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 --horizon 300
-"""
 
-
-@app.command(epilog=f"{EVALUATE_EPILOG}\n{EXIT_CODES}")
+@app.command(epilog=f"{ON_THE_NEWS}\n\n{EVALUATE_EXAMPLE}\n\n{EXIT_CODES}")
 def evaluate(
     log: o.LogPath,
     action: o.Action,
@@ -102,6 +106,9 @@ def evaluate(
     horizon: o.Horizon = None,
     level: o.Level = 0.95,
     seed: o.Seed = 0,
+    replicates: o.Replicates = None,
+    jobs: o.Jobs = 1,
+    exchangeable: o.Exchangeable = None,
     reward_range: o.RewardRange = None,
     format: o.Format = None,  # noqa: A002
     report: o.ReportPath = None,
@@ -109,17 +116,100 @@ def evaluate(
     quiet: o.Quiet = False,
 ) -> None:
     """Say what policies would have earned on a log."""
-    from backcast.cli.run import Job, LogFile, facts_about, make_evaluator, make_interval, make_policies, run_jobs
+    from backcast.cli import run
 
     # words are checked before a file is read: a slip shows at once
     _check_folder(report)
-    how = make_evaluator(evaluator)
-    options = {"horizon": horizon, "level": level, "seed": seed, "interval": make_interval(interval)}
-    jobs = {name: Job(made, how, options) for name, made in make_policies(policy).items()}
+    options = {"horizon": horizon, "level": level, "seed": seed, "n_jobs": jobs, "exchangeable": exchangeable}
+    more = {"interval": run.make_interval(interval), "replicates": run.make_replicates(replicates, "default")}
+    asked = run.Asked(run.make_evaluator(evaluator), {**options, **more})
+    policies = run.make_policies(policy)
+    events = run.LogFile(
+        log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range}
+    ).read()
+    estimates = run.run_evaluations(events, policies, asked, quiet=quiet or json)
+    _deliver(estimates, run.facts_about(events, log), report=report, as_json=json, quiet=quiet)
+
+
+COMPARE_EXAMPLE = (
+    f"backcast compare {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
+    "--horizon 100 --replicates 60"
+)
+
+
+@app.command(epilog=f"{ON_THE_NEWS}\n\n{COMPARE_EXAMPLE}\n\n{EXIT_CODES}")
+def compare(
+    log: o.LogPath,
+    action: o.Action,
+    reward: o.Reward,
+    propensity: o.Propensity,
+    policy: o.PolicyWords,
+    context: o.Context = None,
+    evaluator: o.EvaluatorWords = "auto",
+    horizon: o.Horizon = None,
+    level: o.Level = 0.95,
+    seed: o.Seed = 0,
+    replicates: o.Replicates = None,
+    jobs: o.Jobs = 1,
+    exchangeable: o.Exchangeable = None,
+    reward_range: o.RewardRange = None,
+    format: o.Format = None,  # noqa: A002
+    report: o.ReportPath = None,
+    json: o.AsJson = False,
+    quiet: o.Quiet = False,
+) -> None:
+    """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
+    from backcast.cli import run
+
+    _check_folder(report)
+    number = run.make_replicates(replicates, "auto")
+    if number is None:
+        raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
+    options = {"horizon": horizon, "level": level, "seed": seed, "n_jobs": jobs, "exchangeable": exchangeable}
+    asked = run.Asked(run.make_evaluator(evaluator), {**options, "replicates": number})
+    policies = run.make_policies(policy)
+    if len(policies) < 2:
+        raise OptionError("one policy is given; a comparison needs two: --policy a=linucb --policy b=uniform")
+    events = run.LogFile(
+        log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range}
+    ).read()
+    found = run.run_comparison(events, policies, asked, quiet=quiet or json)
+    _deliver(found, run.facts_about(events, log), report=report, as_json=json, quiet=quiet)
+
+
+CHECK_EXAMPLE = f"backcast check {NEWS_COLUMNS} --policy linucb:alpha=0.3"
+CHECK_CODES = "Exit codes: 0 no finding failed; 1 at least one did; 2 bad input; 130 interrupted."
+
+
+@app.command(epilog=f"{ON_THE_NEWS}\n\n{CHECK_EXAMPLE}\n\n{CHECK_CODES}")
+def check(
+    log: o.LogPath,
+    action: o.Action,
+    reward: o.Reward,
+    propensity: o.Propensity,
+    context: o.Context = None,
+    policy: o.OnePolicy = None,
+    exchangeable: o.OrderMeansNothing = True,
+    reward_range: o.RewardRange = None,
+    format: o.Format = None,  # noqa: A002
+    json: o.AsJson = False,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Only what is wrong.")] = False,
+) -> None:
+    """Look for what is wrong with a log, and say what to do about it."""
+    from backcast.cli.check import print_health
+    from backcast.cli.output import print_json
+    from backcast.cli.run import LogFile, make_policies
+    from backcast.health import check as examine
+
+    made = None if policy is None else next(iter(make_policies([policy]).values()))
     file = LogFile(log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range})
-    events = file.read()
-    estimates = run_jobs(events, jobs, quiet=quiet or json)
-    _deliver(estimates, facts_about(events, log), report=report, as_json=json, quiet=quiet)
+    found = examine(file.read(), made, exchangeable=exchangeable)
+    if json:
+        print_json(found.to_dict())
+    else:
+        print_health(found, quiet=quiet)
+    if found.verdict == "fail":
+        raise typer.Exit(FAILED)
 
 
 def _check_folder(report: str | None) -> None:
@@ -129,23 +219,27 @@ def _check_folder(report: str | None) -> None:
         raise OptionError(f"the report cannot be written to {report!r}: there is no folder {folder!r}")
 
 
-def _deliver(
-    estimates: dict[str, Any], about: dict[str, Any], *, report: str | None, as_json: bool, quiet: bool
-) -> None:
-    """Print the result, and write the report if one is wanted."""
+def _deliver(result: Any, about: dict[str, Any], *, report: str | None, as_json: bool, quiet: bool) -> None:
+    """Print estimates by name or a comparison of them, and write the report if one is wanted."""
     from backcast.cli.output import print_json, print_result, say
 
     if as_json:
-        named = {name: estimate.to_dict() for name, estimate in estimates.items()}
-        print_json({"log": about, "estimates": named})
+        print_json({"log": about, **_plain(result)})
     else:
-        print_result(estimates, _title(about), quiet=quiet)
+        print_result(result, _title(about), quiet=quiet)
     if report is not None:
         from backcast.report.html import save_report
 
-        where = save_report(estimates, report, about=about)
+        where = save_report(result, report, about=about)
         if not (quiet or as_json):
             say(f"The report is in {where}")
+
+
+def _plain(result: Any) -> dict[str, Any]:
+    if isinstance(result, dict):
+        return {"estimates": {name: estimate.to_dict() for name, estimate in result.items()}}
+    plain: dict[str, Any] = result.to_dict()
+    return plain
 
 
 def _title(about: dict[str, Any]) -> str:
@@ -159,20 +253,20 @@ def _title(about: dict[str, Any]) -> str:
 def demo(
     report: Annotated[str, typer.Option(help="Where the HTML report goes.")] = "report.html",
     log: Annotated[
-        str | None, typer.Option(help="Write the embedded log to this CSV file instead, to try 'evaluate' on.")
+        str | None, typer.Option(help="Write the embedded log to this CSV file instead, to try the other commands on.")
     ] = None,
     seed: o.Seed = 0,
     quiet: o.Quiet = False,
 ) -> None:
-    """Replay an embedded log of a news page through four policies and write a report."""
+    """Compare four policies on an embedded log of a news page and write a report."""
     from backcast.cli.demo import run_demo, write_log
 
     if log is not None:
         write_log(log, quiet=quiet)
     else:
         _check_folder(report)
-        estimates, about = run_demo(seed, quiet=quiet)
-        _deliver(estimates, about, report=report, as_json=False, quiet=quiet)
+        found, about = run_demo(seed, quiet=quiet)
+        _deliver(found, about, report=report, as_json=False, quiet=quiet)
 
 
 app.command(

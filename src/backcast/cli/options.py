@@ -11,14 +11,19 @@ __all__ = [
     "AsJson",
     "Context",
     "EvaluatorWords",
+    "Exchangeable",
     "Format",
     "Horizon",
     "IntervalWords",
+    "Jobs",
     "Level",
     "LogPath",
+    "OnePolicy",
+    "OrderMeansNothing",
     "PolicyWords",
     "Propensity",
     "Quiet",
+    "Replicates",
     "ReportPath",
     "Reward",
     "RewardRange",
@@ -34,16 +39,55 @@ Context: TypeAlias = Annotated[
 Action: TypeAlias = Annotated[str, typer.Option(help="Column of the action that was taken.")]
 Reward: TypeAlias = Annotated[str, typer.Option(help="Column of the reward that came of it.")]
 Propensity: TypeAlias = Annotated[str, typer.Option(help="Column of the probability with which it was taken.")]
+POLICY_HELP = (
+    "Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a module of "
+    "the current folder, which is imported and called."
+)
 PolicyWords: TypeAlias = Annotated[
-    list[str],
+    list[str], typer.Option(help=f"{POLICY_HELP} May be given several times, as name=policy to name the results.")
+]
+OnePolicy: TypeAlias = Annotated[
+    str | None, typer.Option(help=f"{POLICY_HELP} How the log suits it is then said as well.")
+]
+EvaluatorWords: TypeAlias = Annotated[
+    str,
     typer.Option(
-        help="Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a "
-        "module of the current folder, which is imported and called. May be given several times."
+        help="auto chooses. For policies that learn: clock, dr-ns:q=0.01, wc, rs, replay; for fixed ones: dr, ips, "
+        "snips, clipped-ips, sndr, switch-dr, shrinkage-dr, pessimistic-dr, sub-gaussian, baseline-ips, cab, mrdr, "
+        "reward-quantile:q=0.5, cvar:share=0.1; for both: dm."
     ),
 ]
-EvaluatorWords: TypeAlias = Annotated[str, typer.Option(help="Such as dr-ns:q=0.01, wc, dr, ips; auto chooses.")]
 IntervalWords: TypeAlias = Annotated[
-    str | None, typer.Option(help="In place of the evaluator's own: anytime, segments, theorem-2.")
+    str | None,
+    typer.Option(
+        help="In place of the evaluator's own. For policies that learn: group-jackknife, segments, theorem-2, anytime; "
+        "for fixed ones: normal, student, bootstrap, bca, hoeffding, empirical-bernstein, clopper-pearson, "
+        "cressie-read, betting."
+    ),
+]
+Replicates: TypeAlias = Annotated[
+    str | None,
+    typer.Option(
+        metavar="N|auto|none",
+        help="Runs on subsets of the log, for the standard error of a policy that learns; auto goes on until chance "
+        "in the runs hardly counts. The evaluator's own choice if not given.",
+    ),
+]
+Jobs: TypeAlias = Annotated[int, typer.Option(min=1, help="Replicates run at once; the answer does not depend on it.")]
+Exchangeable: TypeAlias = Annotated[
+    bool | None,
+    typer.Option(
+        "--exchangeable/--not-exchangeable",
+        help="Whether the order of the log means nothing. If not given, drift is looked for, and warned of.",
+    ),
+]
+OrderMeansNothing: TypeAlias = Annotated[
+    bool,
+    typer.Option(
+        "--exchangeable/--not-exchangeable",
+        help="Whether the order of the log should mean nothing; if it may matter, as where the logger learned, drift "
+        "is no fault.",
+    ),
 ]
 Horizon: TypeAlias = Annotated[
     int | None, typer.Option(help="Rounds the policy would run for; one pass over the log if not given.")

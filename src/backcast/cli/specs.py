@@ -38,6 +38,7 @@ POLICIES = Registry(
         "fixed": "Fixed",
         "logged": "Logged",
         "epsilon-greedy": "EpsilonGreedy",
+        "egreedy": "EpsilonGreedy",
         "softmax": "Softmax",
         "linucb": "LinUCB",
         "thompson": "LinearThompson",
@@ -49,6 +50,7 @@ POLICIES = Registry(
 EVALUATORS = Registry(
     "evaluator",
     {
+        "clock": "ClockReplay",
         "dr-ns": "DRns",
         "wc": "WC",
         "rs": "RS",
@@ -56,13 +58,38 @@ EVALUATORS = Registry(
         "dm": "DM",
         "ips": "IPS",
         "snips": "SNIPS",
+        "clipped-ips": "ClippedIPS",
         "dr": "DR",
+        "sndr": "SNDR",
+        "switch-dr": "SwitchDR",
+        "shrinkage-dr": "ShrinkageDR",
+        "pessimistic-dr": "PessimisticDR",
+        "sub-gaussian": "SubGaussian",
+        "baseline-ips": "BaselineIPS",
+        "cab": "CAB",
+        "mrdr": "MRDR",
+        "reward-quantile": "RewardQuantile",
+        "cvar": "CVaR",
     },
     "mymodule:make_evaluator",
 )
 INTERVALS = Registry(
     "interval",
-    {"anytime": "Anytime", "segments": "Segments", "theorem-2": "TheoremTwo"},
+    {
+        "anytime": "Anytime",
+        "theorem-2": "TheoremTwo",
+        "segments": "Segments",
+        "group-jackknife": "GroupJackknife",
+        "normal": "Normal",
+        "student": "Student",
+        "bootstrap": "Bootstrap",
+        "bca": "BCa",
+        "hoeffding": "Hoeffding",
+        "empirical-bernstein": "EmpiricalBernstein",
+        "clopper-pearson": "ClopperPearson",
+        "cressie-read": "CressieRead",
+        "betting": "Betting",
+    },
     "mymodule:make_interval",
 )
 
@@ -76,7 +103,7 @@ def build(text: str, registry: Registry) -> Any:
     Traceback (most recent call last):
     ...
     backcast.errors.OptionError: there is no policy 'linubc'; did you mean 'linucb'? Built in: uniform, fixed, logged, \
-epsilon-greedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
+epsilon-greedy, egreedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
     """
     head, _, rest = text.partition(":")
     name = head.strip().lower().replace("_", "-")

@@ -1,4 +1,4 @@
-"""A week of a news page: one of five articles in the top slot for each visitor, and whether it was clicked.
+"""A day of a news page: one of five articles in the top slot for each visitor, and whether it was clicked.
 
 The page's own system is epsilon-greedy over linear models fitted to the week before. It is good, not perfect, and
 shows every article to everyone now and then, which is what makes the log worth replaying.
@@ -33,7 +33,7 @@ FEATURES = (
 )
 COLUMNS = (*FEATURES, "article", "clicked", "probability")
 
-EVENTS = 40_000
+EVENTS = 8_000
 LAST_WEEK = 2_000
 EPSILON = 0.4
 # Log-odds of a click: a row an article, a column a feature. Interests are shares that sum to 1: offsets as well.
