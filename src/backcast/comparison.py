@@ -135,9 +135,9 @@ def _paired(
         own = replace(question, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
         estimates[name] = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
-    sampling, monte_carlo = found.covariance(floored=False)
+    sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1
-    return _comparison(estimates, (sampling, monte_carlo), freedom, question.level, notes)
+    return _comparison(estimates, sampling + monte_carlo, found.gap_variance, (freedom, question.level), notes)
 
 
 def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
@@ -150,17 +150,21 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
-    nothing = np.zeros((errors.size, errors.size))
-    return _comparison(estimates, (np.diag(errors**2), nothing), math.inf, question.level, (*notes, apart))
+
+    def gap_variance(a: int, b: int) -> float:
+        return float(errors[a] ** 2 + errors[b] ** 2)
+
+    return _comparison(estimates, np.diag(errors**2), gap_variance, (math.inf, question.level), (*notes, apart))
 
 
 def _comparison(
     estimates: dict[str, Estimate],
-    covariances: tuple[FloatArray, FloatArray],
-    freedom: float,
-    level: float,
+    covariance: FloatArray,
+    gap_variance: Callable[[int, int], float],
+    sureness: tuple[float, float],
     notes: tuple[str, ...],
 ) -> Comparison:
+    freedom, level = sureness
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
@@ -168,7 +172,7 @@ def _comparison(
     reach = float(stats.t.ppf((1 + each) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + each) / 2))
     differences = []
     for a, b in pairs:
-        error = math.sqrt(sum(_gap_variance(covariance, a, b) for covariance in covariances))
+        error = math.sqrt(gap_variance(a, b))
         gap = float(values[a] - values[b])
         interval = Interval(
             gap - reach * error, gap + reach * error, level, "paired group jackknife", "independent", DIFFERENCE
@@ -178,14 +182,9 @@ def _comparison(
     return Comparison(
         estimates,
         tuple(differences),
-        _ranking(names, values, covariances[0] + covariances[1]),
+        _ranking(names, values, covariance),
         (*notes, many) if len(pairs) > 1 else notes,
     )
-
-
-def _gap_variance(covariance: FloatArray, a: int, b: int) -> float:
-    """Variance of a difference; an estimate below zero, as noise may give, counts as zero."""
-    return max(float(covariance[a, a] + covariance[b, b] - 2 * covariance[a, b]), 0.0)
 
 
 def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:

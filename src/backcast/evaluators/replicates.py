@@ -122,15 +122,28 @@ class Replicates:
         share = self.full_weight()
         return np.asarray(share * self.full_values().mean(axis=0) + (1 - share) * self.subset_values().mean(axis=0))
 
-    def covariance(self, *, floored: bool = True) -> tuple[FloatArray, FloatArray]:
-        """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error.
-
-        ``floored`` keeps variances at or above the information floor; differences, where much cancels, have none.
-        """
+    def covariance(self) -> tuple[FloatArray, FloatArray]:
+        """Covariance of the values over logs ``(P, P)``, and of their Monte-Carlo error."""
         share, full, subset = self.full_weight(), self.full_values(), self.subset_values()
         monte_carlo = share**2 * _covariance(full) / len(full) + (1 - share) ** 2 * _covariance(subset) / len(subset)
         sampling = group_influence(subset, self.member).covariance
-        return _at_least_floor(sampling, self._floors()) if floored else sampling, monte_carlo
+        return _at_least_floor(sampling, self._floors()), monte_carlo
+
+    def gap_variance(self, a: int, b: int) -> float:
+        """Variance of the difference of two values: over logs, no less than its floor, and by Monte-Carlo error.
+
+        The floor of a difference is that of the two values, less what they share: their correlation over replicates.
+        """
+        subset = self.subset_values()
+        gap = (subset[:, a] - subset[:, b])[:, None]
+        sampling = float(group_influence(gap, self.member).covariance[0, 0])
+        floors, both = self._floors(), _covariance(subset)
+        scale = math.sqrt(both[a, a] * both[b, b])
+        shared = both[a, b] / scale * math.sqrt(floors[a] * floors[b]) if scale > 0 else 0.0
+        floor = max(floors[a] + floors[b] - 2 * shared, 0.0)
+        _, noise = self.covariance()
+        monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)
+        return max(sampling, floor if np.any(gap) else 0.0) + monte_carlo
 
     def _floors(self) -> FloatArray:
         """``sd(R_k)^2 / n``: no estimate from n events is surer than this."""
@@ -166,7 +179,11 @@ def bin_edges(rounds: int) -> IntArray:
 
 def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[Any], material: Material) -> Replicates:
     """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
-    method = question.interval if isinstance(question.interval, GroupJackknife) else GroupJackknife()
+    if not isinstance(question.interval, GroupJackknife | None):
+        raise OptionError(
+            f"{type(question.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+        )
+    method = question.interval or GroupJackknife()
     pool = _Pool(evaluator, policies, material, question)
     full = pool.passes(range(_first_passes(question.replicates)))
     for row in full:
