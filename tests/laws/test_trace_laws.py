@@ -164,7 +164,7 @@ runs = st.fixed_dictionaries(
 
 @pytest.mark.parametrize(("name", "layout"), CASES)
 def test_trace_is_algorithm_1(name: str, layout: str, make_log: Any) -> None:
-    @settings(max_examples=8)
+    @settings(max_examples=7)
     @given(runs)
     def holds(run: dict[str, Any]) -> None:
         log = log_for(name, make_log(layout, run["n"], seed=run["seed"]))
@@ -261,13 +261,13 @@ STEERINGS = (
 def test_every_driver_block_and_cut_gives_the_same_run(name: str, layout: str, make_log: Any) -> None:
     n = 47
 
-    @settings(max_examples=4)
+    @settings(max_examples=3)
     @given(st.integers(0, 999), st.sampled_from(STEERINGS), st.sampled_from((None, 4)), st.lists(st.integers(0, n)))
     def holds(seed: int, steering: Steering, horizon: int | None, places: list[int]) -> None:
         log = log_for(name, make_log(layout, n, seed=seed))
         policy, whole = policy_named(name), [slice(0, n)]
         usual = outcome(log, policy, steering, whole, horizon=horizon, length=n)
-        for block_size in (1, 2, 3, 5, 8, 13, 21, 46, 47, 100):
+        for block_size in (1, 3, 8, 46, 100):
             blocks = outcome(log, policy, steering, whole, horizon=horizon, driver="block", block_size=block_size)
             assert_same(usual, blocks)
         assert_same(usual, outcome(log, policy, steering, cut(n, places), horizon=horizon))

@@ -171,6 +171,12 @@ def test_certificate_bounds_the_bias_of_a_multiplier_that_is_too_large() -> None
     found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)), reward_model=0.5, horizon=3).diagnostics
     assert found.trajectories_complete > 500
     assert 0 < bias < found.bias_certificate / 3 < found.theorem_1
+    # a block's share of it estimates eps / (1 - eps); 4 standard errors over the blocks, odds 6e-5
+    eps = 1 - float(WORLD.context_probabilities @ left.sum(axis=1))
+    passed = bc.trace(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)))
+    blocks = np.bincount(np.cumsum(passed.accepted) - passed.accepted, np.maximum(0, passed.weight - 1))[:-1]
+    assert abs(blocks.mean() - eps / (1 - eps)) < 4 * blocks.std() / np.sqrt(blocks.size)
+    assert found.bias_certificate == pytest.approx(3 * eps / (1 - eps), rel=0.1)
 
 
 # Section 3.3 and its modern sibling: intervals for V(pi_PV) of one run.
