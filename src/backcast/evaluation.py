@@ -123,7 +123,7 @@ def check_question(policy: Any, level: float, horizon: int | None, seed: int = 0
     """Refuse what makes no sense before any work is done."""
     if isinstance(policy, type):
         raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
-    if not isinstance(policy, Policy | LogPolicy):
+    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
     if not 0 < level < 1:
         raise OptionError(f"level is {level}; it must lie between 0 and 1")
