@@ -254,11 +254,11 @@ def test_looks_are_moments_of_one_run() -> None:
     np.testing.assert_array_equal(early.accepted, late.accepted[: LOOKS[-2]])
 
 
-@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 4]))
-@settings(max_examples=15)
-def test_progressive_policy_is_the_mixture_of_the_paper(seed: int, horizon: int | None) -> None:
+@given(st.integers(0, 2**32 - 1), st.sampled_from([None, 4]), st.sampled_from([1, 3]))
+@settings(max_examples=20)
+def test_progressive_policy_is_the_mixture_of_the_paper(seed: int, horizon: int | None, batch_size: int) -> None:
     log = WORLD.log(80, np.random.default_rng(seed))
-    policy = bc.EpsilonGreedy(0.2, batch_size=1 if horizon else 3)
+    policy = bc.Softmax(0.3, batch_size=batch_size)  # moves with every lesson
     evaluator = bc.DRns(q=0.05)
     estimate = bc.evaluate(log, policy, evaluator, reward_model=0.4, horizon=horizon)
     mixed = estimate.progressive_policy().probabilities(np.eye(WORLD.n_contexts))
