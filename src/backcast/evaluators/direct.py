@@ -12,7 +12,7 @@ from backcast.arrays import FloatArray
 from backcast.diagnostics import ModelDiagnostics
 from backcast.engine.live import RewardLaw, run_forward
 from backcast.engine.scoring import fresh_copy, probabilities_of
-from backcast.errors import HorizonNotReached
+from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
 from backcast.evaluators.predictions import predicted_parts
 from backcast.evaluators.question import Question, Streams
@@ -45,6 +45,10 @@ class DM:
 
     def answer(self, question: Question) -> Estimate:
         """Estimate by the model alone."""
+        if is_learning(question.policy) and not question.in_memory:
+            raise EvaluationError(
+                "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
+            )
         streams = Streams.of(question.seed)
         parts = predicted_parts(question, streams)
         if is_learning(question.policy):
