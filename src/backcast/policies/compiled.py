@@ -93,7 +93,8 @@ class Compiled(CompiledPolicy):
     ...     action: np.ndarray
     >>> def score(state, view, k, available, out):
     ...     for a in range(out.size):
-    ...         out[a] = 1.0 / out.size if state.action[0] < 0 else float(a == state.action[0])
+    ...         sure = 1.0 if a == state.action[0] else 0.0
+    ...         out[a] = 1.0 / out.size if state.action[0] < 0 else sure
     >>> def learn(state, view, k, action, reward, probability):
     ...     if reward > 0:
     ...         state.action[0] = action
