@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import backcast as bc
-from backcast.policies.choice import best_of, soften, softmax
+from backcast.policies.choice import best_of, epsilon_greedy, softmax
 from backcast.policies.race import win_probabilities
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
@@ -146,7 +146,7 @@ def test_ties_share() -> None:
     scores = np.array([1.0, 3.0, 3.0, 3.0])
     best_of(scores, np.array([[True, True, False, True]]), 0)
     assert scores.tolist() == [0.0, 0.5, 0.0, 0.5]
-    soften(scores, 0.5, NO_MASK, 0)
+    epsilon_greedy(scores, 0.5, NO_MASK, 0)
     assert scores.tolist() == [0.125, 0.375, 0.125, 0.375]
 
 

@@ -14,9 +14,9 @@ import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.equations import quantile_rank
-from backcast.kernels.jit import compiled
+from backcast.kernels.jit import compiled, inlined
 
-__all__ = ["RunningQuantile", "make_room", "new_quantile", "observe", "quantile"]
+__all__ = ["RunningQuantile", "keep", "make_room", "new_quantile", "observe", "quantile"]
 
 LOW, HIGH, TOTAL, KEEP = 0, 1, 2, 3
 
@@ -102,22 +102,24 @@ def pop_top(heap: FloatArray, size: int, sign: float) -> float:
 @compiled
 def prune(ratios: RunningQuantile) -> None:
     """Drop waiting values that no later rank can reach, and lower the ceiling to match."""
-    counts = ratios.counts
+    high, counts = ratios.high, ratios.counts
     needed = max(1, counts[KEEP] - counts[LOW])
-    if needed >= counts[HIGH]:
-        return
-    kept = np.sort(ratios.high[: counts[HIGH]])[:needed]
-    # an ascending array is a min-heap already
-    ratios.high[:needed] = kept
-    counts[HIGH] = needed
-    ratios.ceiling[0] = min(ratios.ceiling[0], np.nextafter(kept[needed - 1], np.inf))
+    if needed < counts[HIGH]:
+        kept = np.empty(needed)
+        for i in range(needed):
+            kept[i] = pop_top(high, counts[HIGH] - i, 1.0)
+        # an ascending array is a min-heap already
+        for i in range(needed):
+            high[i] = kept[i]
+        counts[HIGH] = needed
+        # as many as will ever be needed are kept, so another as large as the largest of them need only be counted
+        ratios.ceiling[0] = min(ratios.ceiling[0], kept[needed - 1])
 
 
 @compiled
-def balance(ratios: RunningQuantile) -> int:
-    """Move values between the heaps until ``low`` holds the ``rank`` smallest, or all there are; the rank."""
+def balance(ratios: RunningQuantile, rank: int) -> None:
+    """Move values between the heaps until ``low`` holds the ``rank`` smallest, or all there are."""
     low, high, counts = ratios.low, ratios.high, ratios.counts
-    rank = quantile_rank(ratios.q, counts[TOTAL])
     while counts[LOW] > rank:
         if counts[HIGH] == high.size:
             prune(ratios)
@@ -128,7 +130,6 @@ def balance(ratios: RunningQuantile) -> int:
         push_up(low, counts[LOW], pop_top(high, counts[HIGH], 1.0), -1.0)
         counts[HIGH] -= 1
         counts[LOW] += 1
-    return rank
 
 
 @compiled
@@ -136,15 +137,15 @@ def keep(ratios: RunningQuantile, value: float) -> None:
     """Put a value below the ceiling into the heap where it belongs."""
     low, high, counts = ratios.low, ratios.high, ratios.counts
     if counts[LOW] == low.size:
-        balance(ratios)
+        balance(ratios, quantile_rank(ratios.q, counts[TOTAL]))
     if counts[LOW] > 0 and value < low[0]:
         push_up(low, counts[LOW], value, -1.0)
         counts[LOW] += 1
-        return
-    if counts[HIGH] == high.size:
-        prune(ratios)
-    push_up(high, counts[HIGH], value, 1.0)
-    counts[HIGH] += 1
+    else:
+        if counts[HIGH] == high.size:
+            prune(ratios)
+        push_up(high, counts[HIGH], value, 1.0)
+        counts[HIGH] += 1
 
 
 @compiled
@@ -155,9 +156,11 @@ def observe(ratios: RunningQuantile, value: float) -> None:
         keep(ratios, value)
 
 
-@compiled
+@inlined
 def quantile(ratios: RunningQuantile) -> float:
     """The q-quantile of all values so far, or the ceiling where it lies at or above it."""
-    if balance(ratios) > ratios.counts[LOW]:
-        return float(ratios.ceiling[1])
-    return float(min(ratios.low[0], ratios.ceiling[1]))
+    counts = ratios.counts
+    rank = quantile_rank(ratios.q, counts[TOTAL])
+    if counts[LOW] != rank:
+        balance(ratios, rank)
+    return float(min(ratios.low[0], ratios.ceiling[1]) if counts[LOW] == rank else ratios.ceiling[1])

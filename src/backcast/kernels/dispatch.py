@@ -9,7 +9,8 @@ from numba.extending import overload
 
 from backcast.arrays import BoolArray, FloatArray
 from backcast.errors import PolicyError
-from backcast.kernels.jit import compiled, uncached
+from backcast.kernels.borrow import borrow
+from backcast.kernels.jit import ALWAYS_INLINE, compiled, uncached
 from backcast.kernels.views import View
 
 __all__ = [
@@ -112,32 +113,34 @@ def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     raise NotImplementedError("choose runs inside compiled code")
 
 
-@overload(raw, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(raw, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _raw(state: Any, view: Any, action: Any, out: Any) -> Any:
     return _RAW[state.instance_class]
 
 
-@overload(choose, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(choose, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _choose(state: Any, available: Any, k: Any, out: Any) -> Any:
     return _CHOOSE[state.instance_class]
 
 
-@overload(score, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(score, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _score(state: Any, view: Any, k: Any, available: Any, out: Any) -> Any:
     return _SCORE[state.instance_class]
 
 
-@overload(learn, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(learn, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> Any:
     return _LEARN[state.instance_class]
 
 
 def _score_rows(state: Any, view: Any, available: Any, out: Any) -> None:
+    state, view, available, out = borrow(state), borrow(view), borrow(available), borrow(out)
     for k in range(out.shape[0]):
         score(state, view, k, available, out[k])
 
 
 def _learn_rows(state: Any, view: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+    state, view = borrow(state), borrow(view)
     for k in range(actions.size):
         learn(state, view, k, actions[k], rewards[k], probabilities[k])
 

@@ -18,7 +18,9 @@ from typing import Any, TypeVar, cast
 import numba
 import numba.core.event
 
-__all__ = ["cache_folder", "compiled", "telling_of_compilation", "uncached"]
+__all__ = ["ALWAYS_INLINE", "COMPILING", "cache_folder", "compiled", "inlined", "telling_of_compilation", "uncached"]
+
+COMPILING = "compiling, once: later runs start at once"
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -43,12 +45,25 @@ def cache_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="backcast-"))
 
 
+# For small kernels that run at every event: passing their arrays would cost more than the arithmetic.
+ALWAYS_INLINE = {"forceinline": True, "error_model": "numpy"}
+
+
 def compiled(function: F) -> F:
     """Compile a kernel with Numba, cached on disk; it lets other threads run meanwhile."""
+    return _cached(function, error_model="numpy")
+
+
+def inlined(function: F) -> F:
+    """Compile a kernel as ``compiled`` does, to be merged into every loop that calls it."""
+    return _cached(function, **ALWAYS_INLINE)
+
+
+def _cached(function: F, **options: Any) -> F:
     before = numba.config.CACHE_DIR
     numba.config.CACHE_DIR = str(cache_folder())
     try:
-        return cast(F, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
     finally:
         numba.config.CACHE_DIR = before
 

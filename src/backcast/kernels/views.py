@@ -1,7 +1,4 @@
-"""Contexts as compiled code sees them: dense, sparse, or features of each action, behind the same verbs.
-
-Sums run in one fixed order (no fast-math), so a score has the same bits in every driver and block size.
-"""
+"""Contexts as compiled code sees them: dense, sparse, or features of each action, behind the same verbs."""
 
 from __future__ import annotations
 
@@ -11,6 +8,8 @@ import numpy as np
 from numba.extending import overload
 
 from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast.kernels.jit import ALWAYS_INLINE
+from backcast.kernels.sums import add_products, dot
 
 __all__ = [
     "ActionFeatures",
@@ -33,7 +32,7 @@ class Dense(NamedTuple):
 
 
 class Sparse(NamedTuple):
-    """One CSR row of features an event, shared by all actions."""
+    """One CSR row of features an event, shared by all actions; features in order, none twice."""
 
     data: FloatArray
     indices: IntArray
@@ -58,13 +57,17 @@ def view_of(contexts: Contexts) -> View:
     (2, 3)
     """
     if is_sparse(contexts):
-        return Sparse(
-            np.asarray(contexts.data, dtype=np.float64),
-            np.asarray(contexts.indices, dtype=np.int64),
-            np.asarray(contexts.indptr, dtype=np.int64),
-        )
+        return _sparse_view(contexts)
     array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
     return Dense(array) if array.ndim == 2 else ActionFeatures(array)
+
+
+def _sparse_view(contexts: Any) -> Sparse:
+    if not contexts.has_canonical_format:
+        contexts = contexts.copy()
+        contexts.sum_duplicates()
+    columns = (contexts.data, np.float64), (contexts.indices, np.int64), (contexts.indptr, np.int64)
+    return Sparse(*(np.require(column, dtype=dtype, requirements=["C", "W"]) for column, dtype in columns))
 
 
 def mask_of(available: BoolArray | None) -> BoolArray:
@@ -96,17 +99,7 @@ def load_row(view: View, k: int, action: int, row: FloatArray) -> None:
 
 
 def _dense_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
-    # features outside, four at a time, actions inside: independent sums vectorise without reordering any of them
-    row, whole = view.x[k], weights.shape[0] - weights.shape[0] % 4
-    for j in range(0, whole, 4):
-        first, second, third, fourth = row[j], row[j + 1], row[j + 2], row[j + 3]
-        for a in range(out.size):
-            out[a] = (
-                ((out[a] + weights[j, a] * first) + weights[j + 1, a] * second) + weights[j + 2, a] * third
-            ) + weights[j + 3, a] * fourth
-    for j in range(whole, weights.shape[0]):
-        for a in range(out.size):
-            out[a] += weights[j, a] * row[j]
+    add_products(weights, view.x[k], out)
 
 
 def _sparse_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
@@ -118,15 +111,11 @@ def _sparse_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> N
 
 def _action_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
     for a in range(out.size):
-        for j in range(weights.shape[0]):
-            out[a] += weights[j, 0] * view.x[k, a, j]
+        out[a] += dot(weights[:, 0], view.x[k, a])
 
 
 def _dense_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
-    total = 0.0
-    for j in range(weights.shape[0]):
-        total += weights[j, action] * view.x[k, j]
-    return total
+    return dot(weights[:, action], view.x[k])
 
 
 def _sparse_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
@@ -137,19 +126,13 @@ def _sparse_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
 
 
 def _action_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
-    total = 0.0
-    for j in range(weights.shape[0]):
-        total += weights[j, 0] * view.x[k, action, j]
-    return total
+    return dot(weights[:, 0], view.x[k, action])
 
 
 def _dense_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
     x, column = view.x, weights[:, action].copy()
     for k in range(out.size):
-        total = 0.0
-        for j in range(column.size):
-            total += column[j] * x[k, j]
-        out[k] = total
+        out[k] = dot(column, x[k])
 
 
 def _any_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
@@ -179,21 +162,21 @@ _COLUMNS = {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_colu
 _ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
 
 
-@overload(add_scores, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(add_scores, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
     return _SCORES[view.instance_class]
 
 
-@overload(dot_row, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(dot_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _dot_row(view: Any, k: Any, action: Any, weights: Any) -> Any:
     return _DOTS[view.instance_class]
 
 
-@overload(dot_column, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(dot_column, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _dot_column(view: Any, action: Any, weights: Any, out: Any) -> Any:
     return _COLUMNS[view.instance_class]
 
 
-@overload(load_row, strict=False)  # type: ignore[untyped-decorator]  # numba has no types
+@overload(load_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
 def _load_row(view: Any, k: Any, action: Any, row: Any) -> Any:
     return _ROWS[view.instance_class]

@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 
 from backcast.arrays import BoolArray, FloatArray
-from backcast.kernels.jit import compiled
+from backcast.kernels.jit import compiled, inlined
 
-__all__ = ["best_of", "greedy_block", "is_open", "soften", "softmax"]
+__all__ = ["best_of", "epsilon_greedy", "greedy_block", "is_open", "softmax"]
 
 
 @compiled
@@ -16,7 +16,35 @@ def is_open(available: BoolArray, k: int, action: int) -> bool:
     return available.size == 0 or available[k, action]
 
 
-@compiled
+@inlined
+def shut_out(scores: FloatArray, available: BoolArray, k: int) -> int:
+    """Put the scores of actions that are not eligible below all others; how many are."""
+    eligible = scores.size
+    if available.size > 0:
+        for a in range(scores.size):
+            if not available[k, a]:
+                scores[a] = -np.inf
+                eligible -= 1
+    return eligible
+
+
+@inlined
+def best_and_ties(scores: FloatArray) -> tuple[float, int]:
+    """The largest score, and how many actions share it.
+
+    >>> best_and_ties(np.array([1.0, 3.0, 3.0]))
+    (3.0, 2)
+    """
+    top = scores[0]
+    for a in range(1, scores.size):
+        top = max(top, scores[a])
+    ties = 0
+    for a in range(scores.size):
+        ties += scores[a] == top
+    return top, ties
+
+
+@inlined
 def best_of(scores: FloatArray, available: BoolArray, k: int) -> None:
     """Turn scores into probabilities of the best eligible action; ties share equally.
 
@@ -25,47 +53,39 @@ def best_of(scores: FloatArray, available: BoolArray, k: int) -> None:
     >>> scores
     array([0. , 0.5, 0.5])
     """
-    if available.size > 0:
-        for a in range(scores.size):
-            if not available[k, a]:
-                scores[a] = -np.inf
-    top = scores[0]
-    for a in range(1, scores.size):
-        top = max(top, scores[a])
-    ties = 0
-    for a in range(scores.size):
-        ties += scores[a] == top
+    shut_out(scores, available, k)
+    top, ties = best_and_ties(scores)
     even = 1.0 / ties
     for a in range(scores.size):
         scores[a] = even if scores[a] == top else 0.0
 
 
-@compiled
-def soften(probabilities: FloatArray, epsilon: float, available: BoolArray, k: int) -> None:
-    """Mix with the uniform choice among eligible actions: ``(1 - epsilon) pi + epsilon / K``.
+@inlined
+def epsilon_greedy(scores: FloatArray, epsilon: float, available: BoolArray, k: int) -> None:
+    """Turn scores into ``(1 - epsilon) [best] + epsilon / K`` over the eligible actions; ties share equally.
 
-    >>> probabilities = np.array([0.0, 1.0])
-    >>> soften(probabilities, 0.5, np.ones((0, 0), dtype=np.bool_), 0)
-    >>> probabilities
+    >>> scores = np.array([1.0, 3.0])
+    >>> epsilon_greedy(scores, 0.5, np.ones((0, 0), dtype=np.bool_), 0)
+    >>> scores
     array([0.25, 0.75])
     """
-    if available.size == 0:
-        floor = epsilon / probabilities.size
-        for a in range(probabilities.size):
-            probabilities[a] = (1.0 - epsilon) * probabilities[a] + floor
-        return
-    floor = epsilon / available[k].sum()
-    for a in range(probabilities.size):
-        if available[k, a]:
-            probabilities[a] = (1.0 - epsilon) * probabilities[a] + floor
+    eligible = shut_out(scores, available, k)
+    top, ties = best_and_ties(scores)
+    floor = epsilon / eligible
+    best = (1.0 - epsilon) * (1.0 / ties) + floor
+    for a in range(scores.size):
+        scores[a] = best if scores[a] == top else floor
+    if available.size > 0:
+        for a in range(scores.size):
+            if not available[k, a]:
+                scores[a] = 0.0
 
 
 @compiled
 def greedy_block(scores: FloatArray, epsilon: float, available: BoolArray) -> None:
     """Turn each row of scores into epsilon-greedy probabilities."""
     for k in range(scores.shape[0]):
-        best_of(scores[k], available, k)
-        soften(scores[k], epsilon, available, k)
+        epsilon_greedy(scores[k], epsilon, available, k)
 
 
 @compiled

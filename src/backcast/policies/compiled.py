@@ -3,17 +3,22 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import namedtuple
 from collections.abc import Callable
+from functools import cache
+from itertools import count
 from typing import Any, final
 
 import numpy as np
 
 from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast.errors import PolicyError
-from backcast.kernels.dispatch import Kernel, learn_block, register, score_block
+from backcast.kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
 from backcast.kernels.views import mask_of, view_of
 
 __all__ = ["Compiled", "CompiledPolicy"]
+
+_NUMBERS = count(1)
 
 
 class CompiledPolicy(ABC):
@@ -70,6 +75,9 @@ class CompiledPolicy(ABC):
 class Compiled(CompiledPolicy):
     """A compiled policy of your own, from a state and two kernels.
 
+    Both kernels are plain Python within what Numba compiles; they are compiled with the engine's loop around them.
+    Features are read through ``backcast.kernels.views``: ``add_scores``, ``dot_row`` and ``load_row``.
+
     Parameters
     ----------
     initial
@@ -80,9 +88,6 @@ class Compiled(CompiledPolicy):
         ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
     batch_size
         How many accepted events it learns from at a time.
-
-    Both kernels are plain Python within what Numba compiles; they are compiled with the engine's loop around them.
-    Features are read through ``backcast.kernels.views``: ``add_scores`` and ``load_row``.
 
     Examples
     --------
@@ -114,9 +119,35 @@ class Compiled(CompiledPolicy):
         self._initial, self._score, self._learn = initial, score, learn
 
     def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> Any:
-        """The user's state, its class registered with the user's kernels."""
+        """The user's state, in a class that knows the user's kernels."""
         state = self._initial(n_actions, n_features)
         if not (isinstance(state, tuple) and hasattr(state, "_fields")):
             raise PolicyError(f"initial() gave {type(state).__name__}; a compiled state is a NamedTuple of arrays")
-        register(type(state), score=self._score, learn=self._learn)
-        return state
+        if is_builtin(state):
+            name = type(state).__name__
+            raise PolicyError(f"{name} has kernels already; give each compiled policy a state class of its own")
+        return _own_class(type(state), self._score, self._learn)(*state)
+
+    def __getstate__(self) -> dict[str, Any]:
+        # the class of the live state exists in this process only
+        return {**vars(self), "_state": None if self._state is None else tuple(self._state)}
+
+    def __setstate__(self, fields: dict[str, Any]) -> None:
+        vars(self).update(fields)
+        if self._state is not None:
+            assert self._sizes is not None
+            kind: Any = type(self._initial(*self._sizes))
+            self._state = _own_class(kind, self._score, self._learn)(*self._state)
+
+
+@cache
+def _own_class(kind: Any, score: Kernel, learn: Kernel) -> Any:
+    """A copy of a state class for these kernels alone.
+
+    Numba tells named tuples apart by the name and the fields of their class. Without a name of its own, a class that is
+    written anew, as in a notebook's cell run twice, would be served the kernels of the old one.
+    """
+    make: Any = namedtuple
+    twin = make(f"{kind.__name__}_{next(_NUMBERS)}", kind._fields, module=kind.__module__)
+    register(twin, score=score, learn=learn)
+    return twin

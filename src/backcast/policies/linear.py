@@ -1,37 +1,19 @@
-"""Linear learners: ridge regression per action (or one for all, when actions have features), five ways to explore.
-
-Each action keeps ``A^-1`` and ``theta`` of its ridge regression, updated one event at a time by recursive least
-squares (Sherman-Morrison), so that nothing is ever solved anew.
-"""
+"""Linear learners: ridge regression per action (or one for all, when actions have features), four ways to explore."""
 
 from __future__ import annotations
 
 from typing import Any, NamedTuple, final
 
-import numpy as np
-
 from backcast.arrays import BoolArray, FloatArray
-from backcast.errors import OptionError
 from backcast.kernels.dispatch import register
-from backcast.kernels.jit import compiled
-from backcast.kernels.views import View, add_scores, dot_column, load_row
+from backcast.kernels.views import View, add_scores, dot_column
 from backcast.options import at_least, count, share
-from backcast.policies.choice import best_of, soften, softmax
+from backcast.policies.choice import best_of, epsilon_greedy, softmax
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.race import win_probabilities
+from backcast.policies.ridge import Ridge, deviation, deviations, learn_linear, new_ridge, ridge_with_variances
 
 __all__ = ["EpsilonGreedy", "LinUCB", "LinearThompson", "Softmax"]
-
-LARGEST_STATE = 2**31
-
-
-class Ridge(NamedTuple):
-    """Ridge regressions, one a column of ``theta``, with two scratch rows."""
-
-    theta: FloatArray
-    inverse: FloatArray
-    row: FloatArray
-    gain: FloatArray
 
 
 class GreedyState(NamedTuple):
@@ -62,66 +44,6 @@ class ThompsonState(NamedTuple):
     scale: float
 
 
-@compiled
-def apply_inverse(inverse: FloatArray, row: FloatArray, out: FloatArray) -> float:
-    """``out = A^-1 x`` and the returned ``x . A^-1 x``, the variance of the prediction at x."""
-    # A^-1 is symmetric: adding scaled rows, four at a time, vectorises without reordering any sum
-    out[:] = 0.0
-    whole = row.size - row.size % 4
-    for j in range(0, whole, 4):
-        first, second, third, fourth = row[j], row[j + 1], row[j + 2], row[j + 3]
-        for i in range(row.size):
-            out[i] = (
-                ((out[i] + inverse[j, i] * first) + inverse[j + 1, i] * second) + inverse[j + 2, i] * third
-            ) + inverse[j + 3, i] * fourth
-    for j in range(whole, row.size):
-        for i in range(row.size):
-            out[i] += inverse[j, i] * row[j]
-    total = 0.0
-    for j in range(row.size):
-        total += row[j] * out[j]
-    return total
-
-
-@compiled
-def update_ridge(theta: FloatArray, inverse: FloatArray, row: FloatArray, gain: FloatArray, reward: float) -> None:
-    """Recursive least squares: ``theta += g (r - theta.x)``, ``A^-1 -= g x' A^-1``; ``g = A^-1 x/(1 + x' A^-1 x)``."""
-    scale = 1.0 + apply_inverse(inverse, row, gain)
-    surprise = reward
-    for j in range(row.size):
-        surprise -= theta[j] * row[j]
-    for j in range(row.size):
-        theta[j] += gain[j] * surprise / scale
-    for j in range(row.size):
-        share = gain[j] / scale
-        if share != 0.0:
-            for i in range(row.size):
-                inverse[j, i] -= share * gain[i]
-
-
-@compiled
-def model_deviation(ridge: Ridge, action: int) -> float:
-    """``sqrt(x' A^-1 x)`` of one action at the row that is loaded."""
-    width = apply_inverse(ridge.inverse[action if ridge.inverse.shape[0] > 1 else 0], ridge.row, ridge.gain)
-    return float(np.sqrt(max(width, 0.0)))
-
-
-@compiled
-def deviation(ridge: Ridge, view: View, k: int, action: int) -> float:
-    """``sqrt(x' A^-1 x)`` of one action; called for actions 0, 1, ... in order, so a shared row is loaded once."""
-    if action == 0 or ridge.inverse.shape[0] == 1:
-        load_row(view, k, action, ridge.row)
-    return model_deviation(ridge, action)
-
-
-def learn_linear(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
-    """Ridge regression of the reward on the features of the action taken."""
-    ridge = state.ridge
-    load_row(view, k, action, ridge.row)
-    model = action if ridge.inverse.shape[0] > 1 else 0
-    update_ridge(ridge.theta[:, model], ridge.inverse[model], ridge.row, ridge.gain, reward)
-
-
 def raw_mean(state: Any, view: View, action: int, out: FloatArray) -> None:
     """The predicted reward of one action at every event, ``theta.x``."""
     dot_column(view, action, state.ridge.theta, out)
@@ -129,16 +51,14 @@ def raw_mean(state: Any, view: View, action: int, out: FloatArray) -> None:
 
 def choose_greedy(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     """The best prediction, with a share ``epsilon`` spread over all."""
-    best_of(out, available, k)
-    soften(out, state.epsilon, available, k)
+    epsilon_greedy(out, state.epsilon, available, k)
 
 
 def score_greedy(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
     """Predictions of all actions, then the choice."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
-    best_of(out, available, k)
-    soften(out, state.epsilon, available, k)
+    epsilon_greedy(out, state.epsilon, available, k)
 
 
 def choose_softmax(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -158,8 +78,7 @@ def raw_upper(state: Any, view: View, action: int, out: FloatArray) -> None:
     ridge = state.ridge
     dot_column(view, action, ridge.theta, out)
     for k in range(out.size):
-        load_row(view, k, action, ridge.row)
-        out[k] += state.alpha * model_deviation(ridge, action)
+        out[k] += state.alpha * deviation(ridge, view, k, action)
 
 
 def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -171,8 +90,9 @@ def score_upper(state: Any, view: View, k: int, available: BoolArray, out: Float
     """Upper bounds of all actions, the best one taken."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
+    widths = deviations(state.ridge, view, k)
     for a in range(out.size):
-        out[a] += state.alpha * deviation(state.ridge, view, k, a)
+        out[a] += state.alpha * widths[a]
     best_of(out, available, k)
 
 
@@ -180,10 +100,7 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
     """Probability that the action's draw from ``N(theta.x, scale^2 x' A^-1 x)`` is the largest."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
-    spread = np.empty(out.size)
-    for a in range(out.size):
-        spread[a] = state.scale * deviation(state.ridge, view, k, a)
-    win_probabilities(out, spread, available, k)
+    win_probabilities(out, state.scale * deviations(state.ridge, view, k), available, k)
 
 
 register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
@@ -192,25 +109,13 @@ register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choos
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 
-def _fresh(n_actions: int, n_features: int, own_features: bool, ridge: float) -> Ridge:
-    if n_features == 0:
-        raise OptionError("a linear learner needs contexts and the log has none; use UCB1, or give contexts")
-    models = 1 if own_features else n_actions
-    if models * n_features**2 * 8 > LARGEST_STATE:
-        raise OptionError(
-            f"a linear learner keeps a d x d matrix per action; {models} of {n_features} x {n_features} would need "
-            f"{models * n_features**2 * 8 / 2**30:.1f} GiB. Use fewer features (hash or project them) or FromClassifier"
-        )
-    inverse = np.repeat(np.eye(n_features)[None] / ridge, models, axis=0)
-    return Ridge(np.zeros((n_features, models)), inverse, np.zeros(n_features), np.zeros(n_features))
-
-
 @final
 class EpsilonGreedy(CompiledPolicy):
     """Best action by ridge regression, a share ``epsilon`` explored uniformly.
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = EpsilonGreedy(epsilon=0.5)
     >>> policy.start(2, 1, np.random.default_rng(0))
     >>> policy.learn(np.ones((1, 1)), np.array([1]), np.array([1.0]), np.array([0.5]))
@@ -228,7 +133,7 @@ class EpsilonGreedy(CompiledPolicy):
 
     def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> GreedyState:
         """Regressions with nothing learned."""
-        return GreedyState(_fresh(n_actions, n_features, own_features, self.ridge), self.epsilon)
+        return GreedyState(new_ridge(n_actions, n_features, own_features, self.ridge), self.epsilon)
 
 
 @final
@@ -237,6 +142,7 @@ class Softmax(CompiledPolicy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = Softmax(temperature=1.0)
     >>> policy.start(2, 1, np.random.default_rng(0))
     >>> policy.probabilities(np.ones((1, 1)))
@@ -253,7 +159,7 @@ class Softmax(CompiledPolicy):
 
     def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> SoftmaxState:
         """Regressions with nothing learned."""
-        return SoftmaxState(_fresh(n_actions, n_features, own_features, self.ridge), self.temperature)
+        return SoftmaxState(new_ridge(n_actions, n_features, own_features, self.ridge), self.temperature)
 
 
 @final
@@ -264,6 +170,7 @@ class LinUCB(CompiledPolicy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = LinUCB(alpha=1.0)
     >>> policy.start(2, 1, np.random.default_rng(0))
     >>> policy.learn(np.ones((1, 1)), np.array([0]), np.array([0.0]), np.array([0.5]))
@@ -281,7 +188,7 @@ class LinUCB(CompiledPolicy):
 
     def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> UpperState:
         """Regressions with nothing learned."""
-        return UpperState(_fresh(n_actions, n_features, own_features, self.ridge), self.alpha)
+        return UpperState(ridge_with_variances(n_actions, n_features, own_features, self.ridge), self.alpha)
 
 
 @final
@@ -295,6 +202,7 @@ class LinearThompson(CompiledPolicy):
 
     Examples
     --------
+    >>> import numpy as np
     >>> policy = LinearThompson(scale=1.0)
     >>> policy.start(2, 1, np.random.default_rng(0))
     >>> policy.probabilities(np.ones((1, 1))).round(9)
@@ -311,4 +219,4 @@ class LinearThompson(CompiledPolicy):
 
     def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> ThompsonState:
         """Regressions with nothing learned."""
-        return ThompsonState(_fresh(n_actions, n_features, own_features, self.ridge), self.scale)
+        return ThompsonState(ridge_with_variances(n_actions, n_features, own_features, self.ridge), self.scale)

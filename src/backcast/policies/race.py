@@ -25,12 +25,63 @@ SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 @compiled
+def sort_small(values: FloatArray) -> None:
+    """Put a few values in ascending order, in place, by insertion.
+
+    >>> values = np.array([2.0, 3.0, 1.0])
+    >>> sort_small(values)
+    >>> values
+    array([1., 2., 3.])
+    """
+    for i in range(1, values.size):
+        value, place = values[i], i
+        while place > 0 and values[place - 1] > value:
+            values[place] = values[place - 1]
+            place -= 1
+        values[place] = value
+
+
+@compiled
 def panel_edges(means: FloatArray, spreads: FloatArray) -> FloatArray:
     """Where to cut the line: the turning points of every action, within reach of the eventual maximum."""
-    low = np.max(means - REACH * spreads)
-    high = np.max(means + REACH * spreads)
-    cuts = np.concatenate((means - TURN * spreads, means, means + TURN * spreads, np.array([low, high])))
-    return np.unique(np.clip(cuts, low, high))
+    low, high = means[0] - REACH * spreads[0], means[0] + REACH * spreads[0]
+    for a in range(1, means.size):
+        low, high = max(low, means[a] - REACH * spreads[a]), max(high, means[a] + REACH * spreads[a])
+    edges = np.empty(3 * means.size + 2)
+    edges[-2], edges[-1] = low, high
+    for a in range(means.size):
+        for i in range(3):
+            edges[3 * a + i] = min(max(means[a] + (i - 1) * TURN * spreads[a], low), high)
+    sort_small(edges)
+    return edges
+
+
+@compiled
+def gather(means: FloatArray, spreads: FloatArray, available: BoolArray, k: int) -> tuple[FloatArray, FloatArray]:
+    """Means and spreads of the eligible actions."""
+    centre, spread = np.empty(means.size), np.empty(means.size)
+    eligible = 0
+    for a in range(means.size):
+        if is_open(available, k, a):
+            centre[eligible], spread[eligible] = means[a], spreads[a]
+            eligible += 1
+    return centre[:eligible], spread[:eligible]
+
+
+@compiled
+def add_wins(
+    z: float, weight: float, centre: FloatArray, spread: FloatArray, below: FloatArray, wins: FloatArray
+) -> None:
+    """Add ``weight * phi_a(z) prod_{b != a} Phi_b(z)`` to every action (``below`` is scratch)."""
+    for b in range(centre.size):
+        below[b] = 0.5 * math.erfc((centre[b] - z) / spread[b] / SQRT_2)
+    for a in range(centre.size):
+        score = (z - centre[a]) / spread[a]
+        density = math.exp(-0.5 * score * score) / (spread[a] * SQRT_2PI)
+        for b in range(centre.size):
+            if b != a:
+                density *= below[b]
+        wins[a] += weight * density
 
 
 @compiled
@@ -44,29 +95,26 @@ def win_probabilities(means: FloatArray, spreads: FloatArray, available: BoolArr
 
     By hand: the difference is N(1, 1), so the first wins with probability Phi(1) = 0.841345.
     """
-    eligible = np.array([a for a in range(means.size) if is_open(available, k, a)])
-    centre, spread = means[eligible], spreads[eligible]
-    if spread.max() <= 0.0:
+    centre, spread = gather(means, spreads, available, k)
+    widest = spread.max()
+    if widest <= 0.0:
         best_of(means, available, k)
         return
     # an action without spread is a step; a sliver of spread keeps it a function
-    spread = np.maximum(spread, 1e-9 * (spread.max() + np.ptp(centre)))
-    wins = np.zeros(centre.size)
+    sliver = 1e-9 * (widest + centre.max() - centre.min())
+    for a in range(spread.size):
+        spread[a] = max(spread[a], sliver)
+    wins, below = np.zeros(centre.size), np.empty(centre.size)
     edges = panel_edges(centre, spread)
-    below = np.empty(centre.size)
     for panel in range(edges.size - 1):
         half = 0.5 * (edges[panel + 1] - edges[panel])
-        middle = 0.5 * (edges[panel + 1] + edges[panel])
-        for i in range(NODES.size):
-            z = middle + half * NODES[i]
-            for b in range(centre.size):
-                below[b] = 0.5 * math.erfc((centre[b] - z) / spread[b] / SQRT_2)
-            for a in range(centre.size):
-                score = (z - centre[a]) / spread[a]
-                density = math.exp(-0.5 * score * score) / (spread[a] * SQRT_2PI)
-                for b in range(centre.size):
-                    if b != a:
-                        density *= below[b]
-                wins[a] += WEIGHTS[i] * half * density
-    means[:] = 0.0
-    means[eligible] = wins / wins.sum()
+        if half > 0.0:
+            for i in range(NODES.size):
+                z = edges[panel] + half * (1.0 + NODES[i])
+                add_wins(z, WEIGHTS[i] * half, centre, spread, below, wins)
+    total, place = wins.sum(), 0
+    for a in range(means.size):
+        means[a] = 0.0
+        if is_open(available, k, a):
+            means[a] = wins[place] / total
+            place += 1
