@@ -2,18 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import operator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
+from functools import reduce
 from typing import Any
 
 import numpy as np
+from joblib import Parallel, delayed
 
 from backcast.diagnostics import WeightDiagnostics
 from backcast.engine.scoring import name_of
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators.question import Question, require_stationary
-from backcast.evaluators.stationary.weighing import Shape, WeighedLog, unshaped, weigh
+from backcast.evaluators.stationary.weighing import Shape, Weighed, WeighedLog, unshaped, weigh
 from backcast.intervals.forms import Form, Plain
 from backcast.intervals.moments import BOUND, RATIO, WEIGHT, Columns, Moments
 from backcast.intervals.recommended import Recommended
@@ -85,11 +88,23 @@ def answer_by(method: Method, question: Question) -> Estimate:
 
 
 def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
-    """The moments under several shapes of the weights, in one pass."""
+    """The moments under several shapes of the weights, in one pass, pieces of a stream side by side."""
+    if events.keep or events.n_jobs == 1:
+        return _summed(_moments(blocks, shapes) for blocks in ([events] if events.keep else events.pieces()))
+    # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
+    work = Parallel(n_jobs=events.n_jobs, backend="threading")
+    return _summed(work(delayed(_moments)(blocks, shapes) for blocks in events.pieces()))
+
+
+def _moments(blocks: Iterable[Weighed], shapes: list[Shape]) -> list[Moments]:
     sums = [Moments.none() for _ in shapes]
-    for block in events:
+    for block in blocks:
         sums = [total + Moments.of(block.columns(shape)) for total, shape in zip(sums, shapes, strict=True)]
     return sums
+
+
+def _summed(pieces: Iterable[list[Moments]]) -> list[Moments]:
+    return [reduce(operator.add, sums) for sums in zip(*pieces, strict=True)]
 
 
 def estimate_from(method: Method, question: Question, events: WeighedLog, moments: Moments | None = None) -> Estimate:

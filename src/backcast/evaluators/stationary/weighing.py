@@ -8,7 +8,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from functools import partial
+from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -22,11 +24,13 @@ from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.target import expectation_of, probability_of
 from backcast.intervals.moments import Columns
 from backcast.log import Log
+from backcast.reward_models.honesty import Fitted, Given, make_honest
 
 __all__ = ["Shape", "Weighed", "WeighedLog", "Weigher", "unshaped", "weigh", "weigh_staged"]
 
 LARGEST_BLOCK = 1 << 16
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
+SHARDS = 64
 
 Shape = Callable[[FloatArray], FloatArray]
 
@@ -64,7 +68,8 @@ class WeighedLog:
 
     A log in memory is weighed once and kept; a stream is weighed anew in each pass. ``uniform`` is the weight bound
     that a uniform logger would have (nan where actions come and go), ``records_logging`` tells whether bounds come
-    from the logger's probabilities of all actions.
+    from the logger's probabilities of all actions. Of a stream, ``shards`` gives the same events in pieces that can be
+    read and weighed apart, ``n_jobs`` at a time.
     """
 
     blocks: Callable[[], Iterator[Weighed]]
@@ -75,14 +80,15 @@ class WeighedLog:
     records_logging: bool
     on_progress: Callable[[int], None]
     notes: tuple[str, ...] = ()
+    shards: tuple[Callable[[], Iterator[Weighed]], ...] = ()
+    n_jobs: int = 1
     _kept: list[Weighed] | None = field(default=None, repr=False)
     _told: bool = field(default=False, repr=False)
 
     def __iter__(self) -> Iterator[Weighed]:
         if self._kept is not None:
             return iter(self._kept)
-        blocks = self.blocks() if self._told else self._telling()
-        self._told = True
+        blocks = chain.from_iterable(self.pieces())
         if self.keep:
             self._kept = list(blocks)
             return iter(self._kept)
@@ -92,15 +98,36 @@ class WeighedLog:
         """Whether bounds between these numbers hold for events not seen: all recorded, or a uniform logger."""
         return self.records_logging or abs(low - self.uniform) + abs(high - self.uniform) < 1e-9 * self.uniform
 
-    def _telling(self) -> Iterator[Weighed]:
-        for block in self.blocks():
+    def pieces(self) -> list[Iterator[Weighed]]:
+        """All events once, in pieces that may be gone through side by side."""
+        first, self._told = not self._told, True
+        passes = [make() for make in self.shards or (self.blocks,)]
+        return [self._telling(blocks) for blocks in passes] if first else passes
+
+    def _telling(self, blocks: Iterator[Weighed]) -> Iterator[Weighed]:
+        for block in blocks:
             yield block
             self.on_progress(block.ratio.size)
 
 
 def weigh(question: Question, *, model: bool) -> WeighedLog:
     """Weigh the question's events, with residuals from its reward model or (``model=False``) plain rewards."""
-    return weigh_staged(question, staged(question, model=model), weigh_doubly_robust if model else weigh_rewards)
+    weigher = weigh_doubly_robust if model else weigh_rewards
+    events = weigh_staged(question, staged(question, model=model), weigher)
+    cut = _shards(question, model=model)
+    shards = tuple(partial(_pass, shard, staged(shard, model=model), weigher) for shard in cut)
+    return replace(events, shards=shards, n_jobs=question.n_jobs)
+
+
+def _shards(question: Question, *, model: bool) -> list[Question]:
+    """Pieces of a stream that need not wait for each other: no reward model is trained on its head.
+
+    How it is cut depends on its files alone, so the answer does not depend on ``n_jobs``.
+    """
+    ready = not model or isinstance(make_honest(question.reward_model), Fitted | Given)
+    if not ready or getattr(question.log, "n_rows", None) is None:
+        return []
+    return [replace(question, log=shard) for shard in question.log.split(SHARDS)]
 
 
 def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> WeighedLog:
