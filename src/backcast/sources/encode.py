@@ -127,10 +127,9 @@ def buckets(column: pa.Array, name: str, size: int) -> IntArray:
 
 def fill_dense(contexts: FloatArray, at: int, batch: pa.RecordBatch, layout: Layout) -> None:
     """Write a batch's contexts into rows ``at..`` of an array; text blocks must hold zeros."""
-    rows = np.arange(at, at + batch.num_rows)
     for feature in layout.features:
         if feature.is_text:
-            column = batch.column(feature.name)
+            column, rows = batch.column(feature.name), np.arange(at, at + batch.num_rows)
             contexts[rows, feature.first + buckets(column, feature.name, layout.columns.hash_size)] = 1.0
     _fill_numbers(contexts, at, batch, [(f, f.first) for f in layout.features if not f.is_text])
 

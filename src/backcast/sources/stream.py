@@ -14,11 +14,14 @@ from backcast.door import RowError
 from backcast.errors import LogError, OptionError
 from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
+from backcast.sources.ahead import ahead
 from backcast.sources.collect import collect
 from backcast.sources.layout import Layout
 from backcast.sources.pieces import Piece
 
 __all__ = ["LogStream", "open_stream", "rechunk"]
+
+READ_AHEAD = 2  # parts that wait while one is worked on
 
 
 @dataclass(frozen=True, repr=False)
@@ -83,6 +86,9 @@ class LogStream:
         return replace(self, pieces=tuple(piece.counted(action) for piece in self.pieces))
 
     def __iter__(self) -> Iterator[Log]:
+        return ahead(self._parts, READ_AHEAD)
+
+    def _parts(self) -> Iterator[Log]:
         row = self.first_row
         for batches in rechunk(self._batches(), self.batch_rows):
             n = sum(batch.num_rows for batch in batches)
