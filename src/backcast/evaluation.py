@@ -164,8 +164,10 @@ def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) ->
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+    from backcast.kernels.jit import COMPILING, telling_of_compilation
+
     total = len(log) if hasattr(log, "__len__") else log.n_rows
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, transient=True) as bar:
+    with Progress(*columns, transient=True) as bar, telling_of_compilation(lambda: bar.console.print(COMPILING)):
         task = bar.add_task("events", total=total)
         yield lambda events: bar.advance(task, events)
