@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Callable
 from typing import Any
 
@@ -80,7 +81,10 @@ def is_divisible(state: object) -> bool:
 
 def is_builtin(state: object) -> bool:
     """Whether the state's kernels are the package's own, so that drivers around them may be cached on disk."""
-    return type(state).__module__.split(".")[0] == "backcast"
+    kind = type(state)
+    # a class written in an example runs under a module's name without being of it
+    home = sys.modules.get(kind.__module__)
+    return kind.__module__.split(".")[0] == "backcast" and getattr(home, kind.__name__, None) is kind
 
 
 def is_greedy(state: object) -> bool:
