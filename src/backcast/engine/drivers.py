@@ -12,13 +12,15 @@ import numpy as np
 
 from backcast.arrays import BoolArray, FloatArray, IntArray
 from backcast.engine.equations import accepts, corrected
-from backcast.engine.events import Book, Events, Rule, accept, note_event
-from backcast.engine.quantile import TOTAL, observe
+from backcast.engine.events import Accepted, Book, Curve, Events, Rule, TraceArrays, accept, note_event
+from backcast.engine.quantile import TOTAL, RunningQuantile, keep
+from backcast.kernels.borrow import borrow
 from backcast.kernels.dispatch import is_builtin, learn, register, score
-from backcast.kernels.jit import compiled, uncached
+from backcast.kernels.jit import compiled, inlined, uncached
+from backcast.kernels.sums import dot
 from backcast.kernels.views import Dense, View
 
-__all__ = ["NO_VIEW", "Pending", "Scored", "Stops", "drive"]
+__all__ = ["NEVER", "Pending", "Scored", "Stops", "drive", "drive_scored", "pack"]
 
 
 class Scored(NamedTuple):
@@ -39,7 +41,7 @@ def _learn_outside(state: Any, view: View, k: int, action: int, reward: float, p
 
 register(Scored, score=_read_score, learn=_learn_outside)
 
-NO_VIEW = Dense(np.zeros((0, 0)))
+NEVER = np.iinfo(np.int64).max
 
 
 class Pending(NamedTuple):
@@ -63,7 +65,7 @@ class Stops(NamedTuple):
     learn: int
 
 
-@compiled
+@inlined
 def queue_up(pending: Pending, k: int, probability: float) -> int:
     """Put an accepted event in the queue, if there is one; its new length."""
     if pending.places.size > 0:
@@ -74,7 +76,7 @@ def queue_up(pending: Pending, k: int, probability: float) -> int:
 
 
 def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, book: Any, pending: Any) -> int:
-    # arrays are taken out of their tuples once: inside the loop that costs more than the arithmetic
+    state, view, events, book, pending = borrow(state), borrow(view), borrow(events), borrow(book), borrow(pending)
     actions, rewards, propensities, uniforms = events.actions, events.rewards, events.propensities, events.uniforms
     predicted, available, trace = events.predicted, events.available, book.trace
     multiplier, weights, values, taken = trace.multiplier, trace.weight, trace.value, trace.accepted
@@ -88,20 +90,16 @@ def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any,
         probability = target[action]
         weight = probability / propensity
         row = k if many else 0
-        expected = 0.0
-        for a in range(target.size):
-            expected += target[a] * predicted[row, a]
-        value = corrected(expected, weight, rewards[k], predicted[row, action])
+        value = corrected(dot(predicted[row], target), weight, rewards[k], predicted[row, action])
         accepted = probability > 0.0 and accepts(uniforms[k], run.c, probability, propensity)
         if traced:
             multiplier[k], weights[k], values[k], taken[k] = run.c, weight, value, accepted
         note_event(run, weight, value)
         if adaptive:
+            totals[TOTAL] += 1
             ratio = propensity / probability if probability > 0.0 else np.inf
             if ratio < ceiling[0]:
-                observe(ratios, ratio)
-            else:
-                totals[TOTAL] += 1
+                keep(ratios, ratio)
         if accepted:
             accept(run, k, rewards[k], rule, book)
             waiting = queue_up(pending, k, probability)
@@ -132,3 +130,25 @@ def drive(
     """Take events ``span[0]..span[1]`` through Algorithm 1, steps 2a to 2f; the place after the last one taken."""
     loop = _drive_cached if is_builtin(state) else _drive_fresh
     return int(loop(span, state, view, events, rule, stops, book, pending))
+
+
+def pack(events: Events, rule: Rule, book: Book, pending: Pending) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+    """Arrays and numbers as two plain tuples, which reach compiled code four times faster than named ones."""
+    arrays = (*events, book.run, *book.ratios[:-1], *book.curve, *book.accepted, *book.trace, *pending)
+    return arrays, (*rule, book.ratios.q)
+
+
+@compiled
+def drive_scored(
+    span: tuple[int, int], probabilities: FloatArray, accepted: int, queue: int, arrays: Any, numbers: Any
+) -> int:
+    """The same for a block that a Python policy has scored, its events from ``span[0]`` on; see :func:`pack`."""
+    events = Events(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5])
+    ratios = RunningQuantile(arrays[7], arrays[8], arrays[9], arrays[10], numbers[4])
+    taken = Accepted(arrays[13], arrays[14], arrays[15])
+    trace = TraceArrays(arrays[16], arrays[17], arrays[18], arrays[19])
+    book = Book(arrays[6], ratios, Curve(arrays[11], arrays[12]), taken, trace)
+    pending = Pending(arrays[20], arrays[21], arrays[22])
+    rule = Rule(numbers[0], numbers[1], numbers[2], numbers[3])
+    scored, stops = Scored(probabilities, span[0]), Stops(accepted, queue, NEVER)
+    return _drive_cached(span, scored, Dense(probabilities), events, rule, stops, book, pending)

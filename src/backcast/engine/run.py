@@ -12,12 +12,11 @@ from typing import Any
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.engine.drivers import NO_VIEW, Pending, Scored, Stops, drive
+from backcast.engine.drivers import NEVER, Pending, Stops, drive, drive_scored, pack
 from backcast.engine.events import (
     Accepted,
     Book,
     Curve,
-    Events,
     Rule,
     TraceArrays,
     end_block,
@@ -26,20 +25,21 @@ from backcast.engine.events import (
     new_run,
     set_multiplier,
 )
+from backcast.engine.part import Part
 from backcast.engine.quantile import TOTAL, RunningQuantile, make_room, new_quantile, observe, quantile
-from backcast.engine.scoring import fresh_copy, probabilities_of, teach
+from backcast.engine.scoring import Lesson, fresh_copy, give, joined_lesson, probabilities_of
 from backcast.engine.trajectory import Trajectory, joined
-from backcast.kernels.views import View, view_of
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.protocol import batch_size_of, is_learning
 
 __all__ = ["Run", "Steering"]
 
-NEVER = np.iinfo(np.int64).max
 FUSED_CHUNK = 1 << 16
 LARGEST_BLOCK = 1 << 14
 SMALLEST_BLOCK = 8
+SMALLEST_ROOM = 1 << 12
+TOLD_EVERY = 1 << 11
 
 
 @dataclass(frozen=True)
@@ -115,23 +115,17 @@ class Run:
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         """Take in the next part of the log, with the reward model's predictions and the acceptance draws."""
-        events = events_of(log, predicted, uniforms)
-        trace = TraceArrays.of_length(0) if trace is None else trace
-        view: View | None = None
-        place = 0
+        part = Part(log, events_of(log, predicted, uniforms), TraceArrays.of_length(0) if trace is None else trace)
+        place = told = 0
         while place < len(log):
             if self._twin is None:
                 self._begin(log)
-            before = place
-            if self._is_fused():
-                view = view_of(log._contexts) if view is None else view
-                place = self._fused_stretch(place, view, log, events, trace)
-            else:
-                place = self._block_stretch(place, log, events, trace)
-            self._after_stretch(log)
-            if on_progress is not None:
-                on_progress(place - before)
-        self._set_aside(log)
+            place += self._fused_stretch(place, part) if self._is_fused() else self._block_stretch(place, part)
+            self._after_stretch(part)
+            if on_progress is not None and (place - told >= TOLD_EVERY or place == len(log)):
+                on_progress(place - told)
+                told = place
+        self._leave(part)
 
     def close(self) -> list[Trajectory]:
         """Book the unfinished trajectory, if events have been spent on one; all trajectories."""
@@ -153,12 +147,16 @@ class Run:
         self._twin = fresh_copy(self.policy, log, self.rng.spawn(1)[0])
         self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
         self._pending = Pending.of_length(self._batch if self._batch < NEVER else 0)
-        self._waiting: list[tuple[Log, FloatArray]] = []
+        # events set aside in earlier parts, and how many more the policy learns with them
+        self._waiting: list[Lesson] = []
+        self._due = self._batch
         self._order: list[IntArray] = []
         self._weights: list[FloatArray] = []
         if self._ratios is None or not self.steering.carry:
             self._ratios = self._first_ratios()
         self._sums = new_run(self._first_multiplier(self._ratios), self._rule)
+        self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
+        self._room, self._found = 0, Accepted.of_length(0)
 
     def _first_ratios(self) -> RunningQuantile:
         ratios = new_quantile(self.steering.q or 0.0, self._rule.c_max, self._quantile_length())
@@ -186,89 +184,106 @@ class Run:
         return float(min(self._rule.c_max, quantile(ratios)))
 
     def _seen(self) -> int:
-        return int(self._sums["events"][0] + self._sums["block_events"][0])
+        return int(self._spent[0][0] + self._spent[1][0])
 
     def _is_fused(self) -> bool:
         return self.driver != "block" and isinstance(self._twin, CompiledPolicy)
-
-    def _due(self) -> int:
-        """Acceptances until the policy must learn, those already queued not counted."""
-        return self._batch - sum(len(part) for part, _ in self._waiting)
 
     def _pause(self) -> int:
         """Number of acceptances at which the loops must come back for a new multiplier or a new trajectory."""
         if self.steering.calibrate is None:
             return self._goal
-        accepted = int(self._sums["accepted"][0])
+        accepted = int(self._accepted[0])
         return min(self._goal, accepted - accepted % self.steering.refresh + self.steering.refresh)
 
-    def _book(self, length: int, trace: TraceArrays) -> Book:
-        assert self._ratios is not None
-        if self._rule.adaptive:
-            self._ratios = make_room(self._ratios, length)
-        accepted = Accepted.of_length(length if self.keep_order else 0)
-        return Book(self._sums, self._ratios, self.curve, accepted, trace)
+    def _make_room(self, length: int, part: Part) -> None:
+        """Room for the ratios and the acceptances of this many events, made for many blocks at a time."""
+        if self._room < length:
+            assert self._ratios is not None
+            self._note_accepted(part.log)
+            self._room = max(length, SMALLEST_ROOM)
+            if self._rule.adaptive:
+                self._ratios = make_room(self._ratios, self._room)
+            self._found = Accepted.of_length(self._room if self.keep_order else 0)
+            part.packed = None
 
-    def _fused_stretch(self, place: int, view: View, log: Log, events: Events, trace: TraceArrays) -> int:
-        end = min(len(log), place + FUSED_CHUNK)
+    def _book(self, part: Part) -> Book:
+        assert self._ratios is not None
+        return Book(self._sums, self._ratios, self.curve, self._found, part.trace)
+
+    def _fused_stretch(self, place: int, part: Part) -> int:
+        """Let the compiled policy run on; how many events it took."""
+        end = min(len(part.log), place + FUSED_CHUNK)
+        self._make_room(end - place, part)
         # events queued in an earlier part are out of the loop's reach: it stops once, and Python teaches them
         alone = not self._waiting
-        stops = Stops(self._pause(), NEVER if alone else self._due(), self._batch if alone else NEVER)
-        book = self._book(end - place, trace)
-        state = self._twin.state_for(log._contexts)
-        after = drive((place, end), state, view, events, self._rule, stops, book, self._pending)
-        self._note_accepted(log, book.accepted)
-        return after
+        stops = Stops(self._pause(), NEVER if alone else self._due, self._batch if alone else NEVER)
+        state = self._twin.state_for(part.log._contexts)
+        after = drive((place, end), state, part.view, part.events, self._rule, stops, self._book(part), self._pending)
+        self._room -= after - place
+        return after - place
 
-    def _block_stretch(self, place: int, log: Log, events: Events, trace: TraceArrays) -> int:
-        end = min(len(log), place + self._block_length(log.n_actions))
-        probabilities = probabilities_of(self._twin, log[place:end])
-        stops = Stops(self._pause(), self._due(), NEVER)
-        book = self._book(end - place, trace)
-        scored = Scored(probabilities, place)
-        after = drive((place, end), scored, NO_VIEW, events, self._rule, stops, book, self._pending)
-        self._note_accepted(log, book.accepted)
-        return after
+    def _block_stretch(self, place: int, part: Part) -> int:
+        """Let the Python policy score a block, and go on to where it learns or the block ends; how many events."""
+        end = min(len(part.log), place + self._block_length(part.log.n_actions))
+        self._make_room(end - place, part)
+        if part.packed is None:
+            part.packed = pack(part.events, self._rule, self._book(part), self._pending)
+        probabilities = part.asker(self._twin)(place, end)
+        after = drive_scored((place, end), probabilities, self._pause(), self._due, *part.packed)
+        self._room -= after - place
+        return after - place
 
     def _block_length(self, n_actions: int) -> int:
-        """About as many events as pass before the policy learns: fewer is overhead, more is scored in vain."""
+        """Some more events than pass on average before the policy learns.
+
+        Fewer would often need another call, more would be scored in vain; a call costs as much as some hundred events.
+        """
         if self.block_size is not None:
             return self.block_size
         largest = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, (1 << 20) // n_actions))
         if self._batch == NEVER:
             return largest
-        rate = (self._sums["accepted"][0] + 1) / (self._seen() + 2)
-        due = self._due() - int(self._pending.filled[0])
-        return int(min(max(1.25 * due / rate, SMALLEST_BLOCK), largest))
+        rate = (self._accepted[0] + 1) / (self._seen() + 2)
+        due = self._due - int(self._pending.filled[0])
+        return int(min(max((due + due**0.5) / rate, SMALLEST_BLOCK), largest))
 
-    def _note_accepted(self, log: Log, accepted: Accepted) -> None:
-        if self.keep_order:
-            count = int(accepted.filled[0])
-            self._order.append(log._rows[accepted.places[:count]])
-            self._weights.append(accepted.weights[:count].copy())
+    def _note_accepted(self, log: Log) -> None:
+        count = int(self._found.filled[0])
+        if count:
+            self._order.append(log._rows[self._found.places[:count]])
+            self._weights.append(self._found.weights[:count].copy())
+            self._found.filled[0] = 0
 
-    def _after_stretch(self, log: Log) -> None:
-        accepted = int(self._sums["accepted"][0])
+    def _after_stretch(self, part: Part) -> None:
+        accepted = int(self._accepted[0])
         if accepted >= self._goal:
+            self._note_accepted(part.log)
             self._finish(complete=True)
+            part.forget()
             return
-        if self._pending.filled[0] >= self._due():
-            self._set_aside(log)
-            self._teach()
+        if self._pending.filled[0] >= self._due:
+            self._set_aside(part)
+            give(self._twin, joined_lesson(self._waiting))
+            self._waiting, self._due = [], self._batch
         if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
             set_multiplier(self._sums[0], min(self._rule.c_max, self.steering.calibrate(self._twin)))
 
-    def _set_aside(self, log: Log) -> None:
-        """Copy the queued events out of a part that is about to go."""
+    def _set_aside(self, part: Part) -> None:
+        """Copy the queued events out of the part they are in."""
         count = int(self._pending.filled[0])
-        if self._twin is not None and count:
-            self._waiting.append((log[self._pending.places[:count]], self._pending.probabilities[:count].copy()))
+        if count:
+            places, probabilities = self._pending.places[:count], self._pending.probabilities[:count].copy()
+            self._waiting.append(part.asker(self._twin).lesson(places, probabilities))
+            self._due -= count
             self._pending.filled[0] = 0
 
-    def _teach(self) -> None:
-        parts = [part for part, _ in self._waiting]
-        teach(self._twin, parts, joined([probability for _, probability in self._waiting], np.float64))
-        self._waiting = []
+    def _leave(self, part: Part) -> None:
+        """Take along what is still needed of a part that is about to go."""
+        if self._twin is not None:
+            self._note_accepted(part.log)
+            self._set_aside(part)
+            self._room = 0
 
     def _finish(self, *, complete: bool) -> None:
         end_block(self._sums[0], self._rule, self.curve)

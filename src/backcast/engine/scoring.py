@@ -3,11 +3,11 @@
 from __future__ import annotations
 
 import copy
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, is_sparse
+from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
 from backcast.errors import BackcastError, PolicyError
 from backcast.kernels.jit import compiled
 from backcast.kernels.views import mask_of
@@ -15,9 +15,22 @@ from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.protocol import LogPolicy, StartsFresh, batch_size_of, is_learning
 
-__all__ = ["TOLERANCE", "contexts_for", "fresh_copy", "joined_contexts", "name_of", "probabilities_of", "teach"]
+__all__ = [
+    "TOLERANCE",
+    "Asker",
+    "Lesson",
+    "contexts_for",
+    "fresh_copy",
+    "give",
+    "joined_contexts",
+    "joined_lesson",
+    "name_of",
+    "probabilities_of",
+    "teach",
+]
 
 TOLERANCE = 1e-9
+FLOAT = np.dtype(np.float64)
 FINE, NOT_A_NUMBER, NEGATIVE, WRONG_SUM, UNAVAILABLE = range(5)
 
 
@@ -83,36 +96,86 @@ def contexts_for(policy: Any, log: Log) -> Contexts:
 
 def probabilities_of(policy: Any, log: Log) -> FloatArray:
     """The policy's probabilities at every event of the log, checked."""
-    try:
-        if isinstance(policy, LogPolicy):
-            raw = policy.probabilities_of(log)
-        else:
-            raw = policy.probabilities(contexts_for(policy, log), log.available)
-    except BackcastError:
-        raise
-    except Exception as problem:
-        raise PolicyError(
-            f"{name_of(policy)}.probabilities failed on rows {_rows(log)}: {type(problem).__name__}: {problem}"
-        ) from problem
-    block = _as_block(policy, raw, log)
-    if block.shape != (len(log), log.n_actions):
-        raise PolicyError(
-            f"{name_of(policy)}.probabilities returned shape {block.shape}; expected {(len(log), log.n_actions)}: "
-            "one row an event, one column an action"
-        )
-    row, action, kind, value = first_fault(block, mask_of(log._available))
-    if kind != FINE:
-        raise PolicyError(_fault(name_of(policy), log, int(row), int(action), int(kind), float(value)))
-    return block
+    return Asker(policy, log)(0, len(log))
 
 
-def _as_block(policy: Any, raw: Any, log: Log) -> FloatArray:
+class Lesson(NamedTuple):
+    """Accepted events for a policy to learn from, with the policy's own probabilities and the rows they came from."""
+
+    contexts: Contexts
+    actions: IntArray
+    rewards: FloatArray
+    probabilities: FloatArray
+    rows: IntArray
+
+
+class Asker:
+    """A policy asked about blocks of one (part of a) log; what is the same for every block is looked up once.
+
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(None, actions=[0, 1], rewards=[0, 0], propensities=[0.5, 0.5])
+    >>> Asker(Fixed([0.25, 0.75]), log)(1, 2)
+    array([[0.25, 0.75]])
+    """
+
+    def __init__(self, policy: Any, log: Log) -> None:
+        self._policy, self._log = policy, log
+        self._by_log = isinstance(policy, LogPolicy)
+        self._contexts = contexts_for(policy, log)
+        self._available = log.available
+        self._mask = mask_of(log._available)
+
+    def __call__(self, start: int, end: int) -> FloatArray:
+        """Probabilities of all actions at events ``start..end-1``, checked."""
+        available = None if self._available is None else self._available[start:end]
+        try:
+            if self._by_log:
+                raw = self._policy.probabilities_of(self._log[start:end])
+            else:
+                raw = self._policy.probabilities(self._contexts[start:end], available)
+        except BackcastError:
+            raise
+        except Exception as problem:
+            rows, kind = _rows(self._log[start:end]), type(problem).__name__
+            raise PolicyError(
+                f"{name_of(self._policy)}.probabilities failed on rows {rows}: {kind}: {problem}"
+            ) from problem
+        return self._checked(raw, start, end)
+
+    def lesson(self, places: IntArray, probabilities: FloatArray) -> Lesson:
+        """The events at these places, copied out of the log."""
+        log = self._log
+        columns = log._actions[places], log._rewards[places], probabilities, log._rows[places]
+        return Lesson(self._contexts[places], *columns)
+
+    def _checked(self, raw: Any, start: int, end: int) -> FloatArray:
+        shape = (end - start, self._log.n_actions)
+        block = raw if _is_plain(raw) else _as_block(name_of(self._policy), raw, shape)
+        if block.shape != shape:
+            raise PolicyError(
+                f"{name_of(self._policy)}.probabilities returned shape {block.shape}; expected {shape}: "
+                "one row an event, one column an action"
+            )
+        mask = self._mask if self._available is None else self._mask[start:end]
+        row, action, kind, value = first_fault(block, mask)
+        if kind != FINE:
+            name, part = name_of(self._policy), self._log[start:end]
+            raise PolicyError(_fault(name, part, int(row), int(action), int(kind), float(value)))
+        return block
+
+
+def _is_plain(raw: Any) -> bool:
+    """Whether this is an array just as compiled code wants it."""
+    return type(raw) is np.ndarray and raw.dtype == FLOAT and raw.flags.carray
+
+
+def _as_block(name: str, raw: Any, shape: tuple[int, int]) -> FloatArray:
     try:
         return np.require(raw, dtype=np.float64, requirements=["C", "W"])
     except (TypeError, ValueError) as problem:
         raise PolicyError(
-            f"{name_of(policy)}.probabilities returned {type(raw).__name__}; expected an array of numbers, shape "
-            f"{(len(log), log.n_actions)}: {problem}"
+            f"{name}.probabilities returned {type(raw).__name__}; expected an array of numbers, shape {shape}: "
+            f"{problem}"
         ) from problem
 
 
@@ -130,20 +193,34 @@ def _fault(name: str, log: Log, row: int, action: int, kind: int, value: float) 
     return f"{where} give {value:g} to action {label!r}; probabilities must be numbers >= 0"
 
 
-def teach(policy: Any, parts: list[Log], probabilities: FloatArray) -> None:
+def joined_lesson(lessons: list[Lesson]) -> Lesson:
+    """Lessons end to end."""
+    if len(lessons) == 1:
+        return lessons[0]
+    contexts = joined_contexts([lesson.contexts for lesson in lessons])
+    columns: Any = [np.concatenate(column) for column in zip(*(lesson[1:] for lesson in lessons), strict=True)]
+    return Lesson(contexts, *columns)
+
+
+def give(policy: Any, lesson: Lesson) -> None:
     """Let the policy learn from accepted events, in order."""
-    contexts = joined_contexts([contexts_for(policy, part) for part in parts])
-    actions = np.concatenate([part._actions for part in parts])
-    rewards = np.concatenate([part._rewards for part in parts])
     try:
-        policy.learn(contexts, actions, rewards, probabilities)
+        policy.learn(lesson.contexts, lesson.actions, lesson.rewards, lesson.probabilities)
     except BackcastError:
         raise
     except Exception as problem:
-        rows = np.concatenate([part.rows for part in parts]).tolist()
         raise PolicyError(
-            f"{name_of(policy)}.learn failed on rows {rows[:5]}: {type(problem).__name__}: {problem}"
+            f"{name_of(policy)}.learn failed on rows {lesson.rows[:5].tolist()}: {type(problem).__name__}: {problem}"
         ) from problem
+
+
+def teach(policy: Any, parts: list[Log], probabilities: FloatArray) -> None:
+    """Let the policy learn from the events of these logs, in order."""
+    contexts = joined_contexts([contexts_for(policy, part) for part in parts])
+    actions = np.concatenate([part._actions for part in parts])
+    rewards = np.concatenate([part._rewards for part in parts])
+    rows = np.concatenate([part._rows for part in parts])
+    give(policy, Lesson(contexts, actions, rewards, probabilities, rows))
 
 
 def joined_contexts(parts: list[Contexts]) -> Contexts:
