@@ -11,6 +11,7 @@ from backcast.arrays import FloatArray, IntArray
 
 FOLDER = Path("build/bench-speed")
 LINES_AT_ONCE = 10_000
+ROW_GROUP = 250_000
 
 
 @dataclass(frozen=True)
@@ -73,7 +74,7 @@ def parquet_file(shape: Shape, limit: int) -> Path:
         log = load(shape, limit)
         features = {f"f_{j}": log.contexts[:, j] for j in range(shape.features)}
         table = pa.table({**features, "action": log.actions, "reward": log.rewards, "p": log.propensities})
-        pq.write_table(table, path)
+        pq.write_table(table, path, row_group_size=ROW_GROUP)
     return path
 
 

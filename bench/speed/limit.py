@@ -2,52 +2,33 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
 import numba
 import numpy as np
 
+import backcast as bc
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.quantile import RunningQuantile, make_room, new_quantile, observe, quantile
+from backcast.kernels.borrow import borrow
+from backcast.kernels.dispatch import score
+from backcast.kernels.views import view_of
 from bench.speed.data import Shape, load
 from bench.speed.timing import Job, Runner, main
 
 SMALL = 100
 
 
-@numba.njit(cache=True)
-def score_greedy(contexts: FloatArray, actions: IntArray, theta: FloatArray) -> float:
-    """How often the action of largest ``theta_a . x`` is the logged one."""
-    hits = 0
-    scores = np.empty(theta.shape[1])
+@numba.njit(nogil=True, error_model="numpy")
+def score_only(state: Any, view: Any, actions: IntArray, n_actions: int) -> float:
+    """How likely the policy makes the logged action on average, by the very kernels that the engine runs."""
+    state, view = borrow(state), borrow(view)
+    target, available = np.empty(n_actions), np.ones((0, 0), dtype=np.bool_)
+    total = 0.0
     for k in range(actions.size):
-        scores[:] = 0.0
-        for j in range(theta.shape[0]):
-            for a in range(theta.shape[1]):
-                scores[a] += contexts[k, j] * theta[j, a]
-        hits += scores.argmax() == actions[k]
-    return hits / actions.size
-
-
-@numba.njit(cache=True)
-def score_upper(contexts: FloatArray, actions: IntArray, theta: FloatArray, inverse: FloatArray) -> float:
-    """The same with ``theta_a . x + sqrt(x' A_a^-1 x)``."""
-    hits = 0
-    d, n_actions = theta.shape
-    scores, row = np.empty(n_actions), np.empty(d)
-    for k in range(actions.size):
-        for a in range(n_actions):
-            row[:] = 0.0
-            for j in range(d):
-                for i in range(d):
-                    row[i] += inverse[a, j, i] * contexts[k, j]
-            mean = width = 0.0
-            for j in range(d):
-                mean += theta[j, a] * contexts[k, j]
-                width += row[j] * contexts[k, j]
-            scores[a] = mean + np.sqrt(width)
-        hits += scores.argmax() == actions[k]
-    return hits / actions.size
+        score(state, view, k, available, target)
+        total += target[actions[k]]
+    return total / actions.size
 
 
 @numba.njit(cache=True)
@@ -60,16 +41,17 @@ def watch(ratios: RunningQuantile, values: FloatArray) -> float:
     return total / values.size
 
 
-def scoring(name: str, loop: Callable[..., float], with_inverse: bool) -> Runner:
-    """A runner that scores every event once with fixed parameters."""
+def scoring(name: str, policy: Any) -> Runner:
+    """A runner that scores every event once with parameters that stay as they are."""
 
     def make(shape: Shape, limit: int) -> Job:
         log = load(shape, limit)
-        theta = np.random.default_rng(1).normal(size=(shape.features, shape.actions))
-        inverse = np.repeat(np.eye(shape.features)[None], shape.actions, axis=0)
-        parameters = (theta, inverse) if with_inverse else (theta,)
-        loop(log.contexts[:SMALL], log.actions[:SMALL], *parameters)
-        return Job("scoring only", name, lambda: (loop(log.contexts, log.actions, *parameters), None))
+        policy.start(shape.actions, shape.features, np.random.default_rng(0))
+        head = slice(0, SMALL)
+        policy.learn(log.contexts[head], log.actions[head], log.rewards[head], log.propensities[head])
+        state, view = policy.state_for(log.contexts), view_of(log.contexts)
+        score_only(state, view, log.actions[head], shape.actions)
+        return Job("scoring only", name, lambda: (score_only(state, view, log.actions, shape.actions), None))
 
     return make
 
@@ -88,8 +70,8 @@ def running_quantile(shape: Shape, limit: int) -> Job:
 
 
 RUNNERS: dict[str, Runner] = {
-    "epsilon-greedy": scoring("epsilon-greedy", score_greedy, with_inverse=False),
-    "linucb": scoring("LinUCB", score_upper, with_inverse=True),
+    "epsilon-greedy": scoring("epsilon-greedy", bc.EpsilonGreedy(0.1)),
+    "linucb": scoring("LinUCB", bc.LinUCB(0.3)),
     "quantile": running_quantile,
 }
 

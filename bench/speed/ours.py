@@ -5,6 +5,8 @@ from __future__ import annotations
 from functools import partial
 from typing import Any
 
+import numpy as np
+
 import backcast as bc
 from bench.speed.data import Shape, load, parquet_file
 from bench.speed.numpy_policy import NumpyGreedy
@@ -39,11 +41,27 @@ def on_parquet(shape: Shape, limit: int) -> Job:
     policy, evaluator = bc.EpsilonGreedy(0.1), bc.DRns(q=0.01)
 
     def run(file: Any) -> tuple[float, int]:
-        log = bc.read_log(file, context="f_*", action="action", reward="reward", propensity="p")
-        return one_pass(log, policy, evaluator)
+        return one_pass(stream_of(file, shape), policy, evaluator)
 
     run(short)
     return Job("backcast DR-ns, Parquet", "epsilon-greedy", lambda: run(path))
+
+
+def stream_of(path: Any, shape: Shape) -> bc.LogStream:
+    words = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p"}
+    return bc.scan_log(path, n_actions=shape.actions, **words)
+
+
+def fixed_policy(jobs: int, shape: Shape, limit: int) -> Job:
+    """IPS of a fixed policy from the file on disk, row groups side by side."""
+    path = parquet_file(shape, limit)
+    policy = bc.Fixed(np.arange(1, shape.actions + 1) * 2 / (shape.actions * (shape.actions + 1)))
+
+    def run() -> tuple[float, None]:
+        return bc.evaluate(stream_of(path, shape), policy, bc.IPS(), n_jobs=jobs).value, None
+
+    bc.evaluate(log_of(shape, WARM_UP), policy, bc.IPS())
+    return Job("backcast IPS, Parquet", f"fixed, {jobs} job{'s' * (jobs > 1)}", run)
 
 
 def numpy_policy(shape: Shape, limit: int) -> Job:
@@ -64,6 +82,7 @@ RUNNERS: dict[str, Runner] = {
     ),
     "linucb": lambda shape, limit: on_arrays("LinUCB", bc.LinUCB(0.3), bc.DRns(q=0.01), shape, limit),
     "numpy-policy": numpy_policy,
+    **{f"fixed-{jobs}": partial(fixed_policy, jobs) for jobs in (1, 2)},
     **{f"accept-{c:g}": partial(accepting, c) for c in ACCEPTANCES},
 }
 
