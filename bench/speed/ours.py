@@ -48,8 +48,7 @@ def on_parquet(shape: Shape, limit: int) -> Job:
 
 
 def stream_of(path: Any, shape: Shape) -> bc.LogStream:
-    words = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p"}
-    return bc.scan_log(path, n_actions=shape.actions, **words)
+    return bc.scan_log(path, context="f_*", action="action", reward="reward", propensity="p", n_actions=shape.actions)
 
 
 def fixed_policy(jobs: int, shape: Shape, limit: int) -> Job:
