@@ -102,8 +102,8 @@ class SeenColumns(LogisticRegression):  # type: ignore[misc]
 
 
 def logistic() -> SeenColumns:
-    """LIBLINEAR's logistic regression with C = 1."""
-    return SeenColumns(solver="liblinear", C=1.0)
+    """LIBLINEAR's logistic regression as the paper called it, ``-c 1``: no ``-B``, so there is no intercept."""
+    return SeenColumns(solver="liblinear", C=1.0, fit_intercept=False)
 
 
 def learner(labelled: ClassificationWorld) -> FromClassifier:

@@ -31,12 +31,15 @@ class Static(NamedTuple):
 
 
 def prepare(world: ClassificationWorld, seed: int) -> Static:
-    """Train pi_0 on 10 % of the data, labelled in full; choose our reward model on a log that no trial uses."""
+    """Train pi_0 on 10 % of the data, labelled in full; log the same tenth to choose our reward model on.
+
+    No example of that tenth occurs in a trial.
+    """
     rng = np.random.default_rng([seed, CODE])
     order = rng.permutation(len(world))
     tenth = len(world) // 10
-    policy = Fixed(learner(world[order[:tenth]]).probabilities)
-    spare = world[order[tenth : tenth + min(len(world) // 2, 4000)]]
+    spare = world[order[:tenth]]
+    policy = Fixed(learner(spare).probabilities)
     return Static(world, policy, order[tenth:], chosen_model(spare.log(rng)), seed)
 
 
