@@ -13,7 +13,7 @@ DOCS := $(VENV)/.docs
 PEERS := .bench-venv/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench bench-speed clean
+.PHONY: help setup demo test lint docs bench bench-speed bench-accuracy clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -36,10 +36,15 @@ docs: $(DOCS) ## build the manual into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The manual is in site/index.html."
 
-bench: bench-speed ## run every benchmark
+bench: bench-speed bench-accuracy ## run every benchmark
 
 bench-speed: $(PEERS) ## events a second, beside other systems (SPEED=--quick for a small trial)
 	.bench-venv/bin/python -m bench.speed.run $(SPEED)
+
+bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURACY="--logs 5" for a small trial)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.run $(ACCURACY)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.open_problem $(OPEN_PROBLEM)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .bench-venv site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -12,12 +12,13 @@ from datetime import date
 from pathlib import Path
 from typing import Any
 
-from bench.speed import charts, machine, report, scaling
+from bench.speed import charts, machine, memory, report, scaling
 from bench.speed.cases import Case, CaseFailed, Target, run, targets
 from bench.speed.data import FOLDER, Shape, npz_file
 from bench.speed.timing import Timing
 
 RESULTS = Path("bench/results")
+PARALLEL_EVENTS = 4_000_000
 STOPWATCH = "from time import perf_counter as now; start = now(); import {}; print(now() - start)"
 
 
@@ -66,6 +67,15 @@ def imports(rounds: int) -> str:
     return f"{times}: {ours / numpy:.2f}× (asked: at most 2×)."
 
 
+def parallel(scale: float, rounds: int) -> str:
+    """A fixed policy from Parquet with one job and with two."""
+    events = int(PARALLEL_EVENTS * scale)
+    cases = [Case("ours", f"fixed-{jobs}", events, (events, 10, 20)) for jobs in (1, 2)]
+    found = [timing for timing in interleaved(cases, rounds).values() if isinstance(timing, Timing)]
+    lines = [f"- {timing.system}, {timing.work}: {timing.rate:,.0f} events/s" for timing in found]
+    return "\n".join([*lines, f"- two jobs over one: {found[1].rate / found[0].rate:.2f}×"])
+
+
 def written(sections: dict[str, str], command: str) -> str:
     versions = ", ".join(f"{name} {number}" for name, number in machine.versions().items())
     head = [
@@ -110,6 +120,8 @@ def main() -> None:
     sections = {
         "Ratios": report.comparisons(comparisons, results),
         "Systems": report.systems(results),
+        "Row groups side by side": parallel(scale, rounds),
+        "Memory": memory.section(scale),
         "Start-up": imports(rounds),
         "How time grows": "\n".join(report.growth(points))
         + "\n\n![scaling](speed-scaling.svg)\n\n"

@@ -95,7 +95,7 @@ def _chosen(
         why = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
         return ClockReplay(), _with_replicates(question), (why,)
     why = "auto chose DRns over permutations, because clock replay would take too long on a log of this length."
-    return _preset(question.log), _with_replicates(question), (why,)
+    return DRns.recommended(len(question.log)), _with_replicates(question), (why,)
 
 
 def _settled_exchangeable(log: Log, said: bool | None) -> bool:
@@ -112,12 +112,7 @@ def _settled_exchangeable(log: Log, said: bool | None) -> bool:
 
 def _in_log_order(question: Question) -> tuple[Any, Question, tuple[str, ...]]:
     why = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
-    return _preset(question.log), _with_model(question, Progressive(PerAction())), (why,)
-
-
-def _preset(log: Log) -> DRns:
-    """DRns as recommended: the ratios warmed up on a slice that is not evaluated, and carried on."""
-    return DRns(q=0.01, warm_up=min(500, len(log) // 20), carry=True)
+    return DRns.recommended(len(question.log)), _with_model(question, Progressive(PerAction())), (why,)
 
 
 def _with_model(question: Question, model: Any) -> Question:

@@ -145,8 +145,8 @@ class ClockDiagnostics:
     sampling_error, monte_carlo_error
         What another log would change, and what more passes would.
     value_spread
-        Standard deviation of the doubly robust event values, each averaged over the rounds; over the root of n it is
-        the first term of the information floor.
+        Standard deviation of the doubly robust event values, each averaged over rounds and passes; over the root of n
+        it is the first term of the information floor.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
     """

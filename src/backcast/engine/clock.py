@@ -66,14 +66,13 @@ class Rounds(NamedTuple):
 class ClockPass:
     """One pass: rounds played, accepted events in order, and by round the value V_t and the exhausted mass.
 
-    ``spread`` is the variance over events of their values averaged over the rounds, for the information floor: an
-    event that counts much in one round and little in another counts once.
+    ``event_values`` are the doubly robust values of all events, averaged over the rounds.
     """
 
     order: IntArray
     value: FloatArray
     exhausted: FloatArray
-    spread: float
+    event_values: FloatArray
 
     @property
     def rounds(self) -> int:
@@ -302,8 +301,8 @@ def clock_pass(policy: Any, log: Log, events: Events, horizon: int, rng: np.rand
         played = _compiled_pass(twin, log, events, meters, rounds)
     else:
         played = _scored_pass(twin, log, events, meters, rounds)
-    spread = float(np.var(meters.total / max(played, 1)))
-    return ClockPass(rounds.order[:played], rounds.value[:played], rounds.exhausted[:played], spread)
+    event_values = meters.total / max(played, 1)
+    return ClockPass(rounds.order[:played], rounds.value[:played], rounds.exhausted[:played], event_values)
 
 
 def _compiled_pass(twin: CompiledPolicy, log: Log, events: Events, meters: Meters, rounds: Rounds) -> int:

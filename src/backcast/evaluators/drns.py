@@ -26,6 +26,7 @@ __all__ = ["WC", "DRns"]
 
 GRID = (0.0, 0.01, 0.05, 0.1)
 REACH = 1.96
+MOST_WARM_UP = 500
 
 
 @dataclass(frozen=True)
@@ -67,6 +68,17 @@ class DRns:
             share("q", self.q)
         if self.q is not None and self.acceptance is not None:
             raise OptionError("give q or acceptance, not both: q is short for acceptance=Quantile(q)")
+
+    @classmethod
+    def recommended(cls, events: int) -> DRns:
+        """The preset for a log of so many events: q = 0.01, the ratios warmed up on a twentieth of it, and carried on.
+
+        Where the bias must be bounded beforehand, and not only measured, use ``DRns(acceptance=Budget(eta))``.
+
+        >>> DRns.recommended(4000)
+        DRns(q=0.01, c_max=1.0, acceptance=None, warm_up=200, carry=True)
+        """
+        return cls(q=0.01, warm_up=min(MOST_WARM_UP, events // 20), carry=True)
 
     @property
     def rule(self) -> Rule:

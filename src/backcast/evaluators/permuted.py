@@ -11,7 +11,6 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.diagnostics import PermutedDiagnostics
 from backcast.engine.run import Run, Steering
-from backcast.engine.trajectory import Trajectory
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.question import Question, Streams
@@ -88,10 +87,10 @@ def _outcome(run: Run, horizon: int) -> Outcome:
     complete = [trajectory for trajectory in trajectories if trajectory.complete]
     accepted = sum(trajectory.accepted for trajectory in trajectories)
     if not complete:
-        return Outcome(math.nan, np.zeros(0), accepted, math.inf, math.nan)
+        return Outcome(math.nan, np.zeros(0), accepted, math.inf, np.zeros(0))
     value = float(np.mean([trajectory.value for trajectory in complete]))
     certificate = float(np.mean([float(trajectory.sums["excess"]) for trajectory in complete]))
-    return Outcome(value, _curve(run, horizon), accepted, certificate, _spread(complete))
+    return Outcome(value, _curve(run, horizon), accepted, certificate, np.zeros(0))
 
 
 def _curve(run: Run, horizon: int) -> FloatArray:
@@ -100,14 +99,6 @@ def _curve(run: Run, horizon: int) -> FloatArray:
     edges = np.unique(np.linspace(0, len(sums), bin_edges(horizon).size).astype(np.int64))
     reward, weight = np.add.reduceat(sums, edges[:-1], axis=0).T
     return np.asarray(reward / weight)
-
-
-def _spread(complete: list[Trajectory]) -> float:
-    """Variance of the event values about their running mean, weighted as they count."""
-    variation = sum(float(trajectory.sums["variation"]) for trajectory in complete)
-    weight = sum(float(trajectory.sums["weight"]) for trajectory in complete)
-    events = sum(int(trajectory.sums["events"]) for trajectory in complete)
-    return variation * events / weight**2
 
 
 def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:

@@ -29,6 +29,7 @@ __all__ = [
     "Replicated",
     "Replicates",
     "binned",
+    "lasting_variance",
     "replicate_all",
     "replicated",
     "replicated_from",
@@ -43,6 +44,16 @@ TRUSTED = 1e-3
 NOISY_SHARE = 0.5
 
 
+TOO_SHORT = (
+    "subsets of the log are too short for {} rounds, so no standard error can be given; ask for a shorter horizon, or "
+    "give a longer log"
+)
+
+
+class SubsetsTooShort(HorizonNotReached):
+    """The whole log reaches the horizon, parts of it do not."""
+
+
 class Material(NamedTuple):
     """What replicates share: the events, their predictions, and the horizon."""
 
@@ -52,13 +63,16 @@ class Material(NamedTuple):
 
 
 class Outcome(NamedTuple):
-    """One replicate: its value, curve, rounds played, bias certificate, and variance of its event values."""
+    """One replicate: its value, curve, rounds played, and bias certificate.
+
+    ``event_values`` are the values of all events of the log, averaged over the rounds; empty where not known.
+    """
 
     value: float
     curve: FloatArray
     rounds: int
     certificate: float
-    spread: float
+    event_values: FloatArray
 
 
 class Replicable(Protocol):
@@ -130,25 +144,39 @@ class Replicates:
         return _at_least_floor(sampling, self._floors()), monte_carlo
 
     def gap_variance(self, a: int, b: int) -> float:
-        """Variance of the difference of two values: over logs, no less than its floor, and by Monte-Carlo error.
-
-        The floor of a difference is that of the two values, less what they share: their correlation over replicates.
-        """
+        """Variance of the difference of two values: over logs, no less than its floor, and by Monte-Carlo error."""
         subset = self.subset_values()
         gap = (subset[:, a] - subset[:, b])[:, None]
         sampling = float(group_influence(gap, self.member).covariance[0, 0])
-        floors, both = self._floors(), _covariance(subset)
-        scale = math.sqrt(both[a, a] * both[b, b])
-        shared = both[a, b] / scale * math.sqrt(floors[a] * floors[b]) if scale > 0 else 0.0
-        floor = max(floors[a] + floors[b] - 2 * shared, 0.0)
+        apart = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)
-        return max(sampling, floor if np.any(gap) else 0.0) + monte_carlo
+        return max(sampling, lasting_variance(apart) / self.events) + monte_carlo
 
     def _floors(self) -> FloatArray:
-        """``sd(R_k)^2 / n``: no estimate from n events is surer than this."""
-        spreads = np.array([[outcome.spread for outcome in row] for row in self.full])
-        return np.asarray(np.nan_to_num(spreads.mean(axis=0)) / self.events)
+        """The variance that events bring in as they are valued; which of them become history adds to it."""
+        by_policy = zip(*self.full, strict=True)
+        kept = [lasting_variance([outcome.event_values for outcome in outcomes]) for outcomes in by_policy]
+        return np.array(kept) / self.events
+
+
+def lasting_variance(passes: Sequence[FloatArray]) -> float:
+    """Variance over events of their values averaged over all histories, from the values in several passes.
+
+    In one pass it is mixed up with what its own history does. Two passes have only the lasting part in common, so it is
+    the mean covariance of two of them: ``(F^2 var(mean) - sum_f var_f) / (F (F - 1))``.
+
+    >>> lasting_variance([np.array([0.0, 2.0]), np.array([0.0, 4.0])])
+    2.0
+
+    By hand: both rise from the first event to the second, by 2 and by 4; their covariance is 1 x 2.
+    """
+    count = len(passes)
+    if count < 2 or passes[0].size == 0:
+        return 0.0
+    table = np.array(passes)
+    common = count**2 * table.mean(axis=0).var() - table.var(axis=1).sum()
+    return max(float(common) / (count * (count - 1)), 0.0)
 
 
 def _covariance(values: FloatArray) -> FloatArray:
@@ -192,7 +220,11 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
             raise evaluator.failure(material, max(short))
     groups = _groups(len(material.log), method.groups, question.seed)
     taken = method.taken or _taken(pool, evaluator, groups, method.groups)
+    if taken is None:
+        raise SubsetsTooShort(TOO_SHORT.format(material.horizon))
     drawn, subset = _subset_batch(pool, groups, method.groups, taken, range(_first_replicates(question, method)))
+    if len(subset) < 2 * method.groups:
+        raise SubsetsTooShort(TOO_SHORT.format(material.horizon))
     found = Replicates(full, subset, drawn, material.horizon, len(material.log))
     return _refined(pool, question, found, groups, taken) if question.replicates == "auto" else found
 
@@ -217,17 +249,20 @@ def _groups(events: int, groups: int, seed: int) -> list[IntArray]:
     return [np.sort(part) for part in np.array_split(rng.permutation(events), groups)]
 
 
-def _taken(pool: _Pool, evaluator: Replicable, groups: list[IntArray], total: int) -> int:
-    """The fewest groups, from a quarter on, with which every policy's pilot reaches the horizon."""
+def _taken(pool: _Pool, evaluator: Replicable, groups: list[IntArray], total: int) -> int | None:
+    """The fewest groups, from a quarter on, whose pilot serves every policy; else the most that reach the horizon.
+
+    None where not even five sixths of the log reach it.
+    """
+    longest = None
     for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
         rows = np.sort(np.concatenate(groups[:taken]))
         pilots = pool.run([(rows, (PILOT, taken))])[0]
-        if all(not math.isnan(outcome.value) and evaluator.acceptable(outcome) for outcome in pilots):
-            return taken
-    raise HorizonNotReached(
-        f"subsets of the log are too short for {pool.material.horizon} rounds, so no standard error can be given; "
-        "ask for a shorter horizon, or replicates=None for the value alone"
-    )
+        if not any(math.isnan(outcome.value) for outcome in pilots):
+            longest = taken
+            if all(evaluator.acceptable(outcome) for outcome in pilots):
+                break
+    return longest
 
 
 def _subset_batch(
@@ -322,6 +357,7 @@ class Replicated(NamedTuple):
     sampling_error: float
     monte_carlo_error: float
     horizon: int
+    notes: tuple[str, ...] = ()
 
     def estimate(self, evaluator: Replicable, question: Question, diagnostics: Diagnostics) -> Estimate:
         """The estimate, with the evaluator's diagnostics."""
@@ -334,6 +370,7 @@ class Replicated(NamedTuple):
             evaluator=evaluator.name,
             curve=self.curve,
             horizon=self.horizon,
+            notes=self.notes,
             settings={"seed": question.seed, "level": question.level, "replicates": self.replicates},
         )
 
@@ -343,7 +380,12 @@ def replicated(evaluator: Replicable, question: Question) -> Replicated:
     material = evaluator.material(question)
     if question.replicates is None:
         return _value_alone(evaluator, question, material)
-    return replicated_from(replicate_all(evaluator, question, [question.policy], material), 0, question)
+    try:
+        found = replicate_all(evaluator, question, [question.policy], material)
+    except SubsetsTooShort as reason:
+        note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
+        return _value_alone(evaluator, question, material)._replace(notes=(note,))
+    return replicated_from(found, 0, question)
 
 
 def replicated_from(found: Replicates, policy: int, question: Question) -> Replicated:

@@ -1,0 +1,118 @@
+"""The worlds of the accuracy benchmark: each can be logged, and run live with known mean rewards."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from backcast.arrays import FloatArray, is_sparse
+from backcast.experiments.datasets import load_world
+from backcast.log import Log
+from backcast.worlds import LinearWorld
+from backcast.worlds.chance import draw_actions, exploring_scores, paper_logging, sharp_logging
+
+LOGGERS = ("paper", "uniform", "sharp")
+SIMULATED: dict[str, dict[str, Any]] = {
+    "straight": {"n_actions": 4, "n_features": 10},
+    "bent": {"n_actions": 4, "n_features": 8, "signal": 0.5, "curvature": 0.7},
+    "many actions": {"n_actions": 10, "n_features": 5},
+    "lopsided": {"n_actions": 5, "n_features": 4, "signal": 0.4, "spread": 1.0},
+    "noisy": {"n_actions": 3, "n_features": 6, "noise": 0.6},
+}
+CONVERTED = ("digits",)
+CONVERTED_FROM_FILES = ("pendigits", "satimage", "rcv1")
+COMPONENTS = 15  # principal components of a converted set, so that LinUCB's matrices stay small
+TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearWorld
+
+
+class Table(NamedTuple):
+    """Contexts and the mean reward of every action at each."""
+
+    contexts: FloatArray
+    means: FloatArray
+
+
+class World(Protocol):
+    """Where logs come from, and what live runs meet."""
+
+    @property
+    def n_actions(self) -> int:
+        """How many actions there are."""
+        ...
+
+    def log(self, n: int, rng: np.random.Generator) -> Log:
+        """A log of independent events."""
+        ...
+
+    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Contexts met, and the mean reward of every action there."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Examples:
+    """A labelled set as a world: contexts are drawn from it with replacement, the right action pays 1."""
+
+    features: FloatArray
+    right: Any
+    logging: str
+
+    @property
+    def n_actions(self) -> int:
+        """The number of classes."""
+        return int(self.right.shape[1])
+
+    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
+        """Examples drawn at random, and which action is right."""
+        rows = rng.integers(len(self.features), size=n)
+        return self.features[rows], self.right[rows].astype(np.float64)
+
+    def log(self, n: int, rng: np.random.Generator) -> Log:
+        """Examples drawn at random, one action tried at each."""
+        contexts, means = self.table(n, rng)
+        logging = self._probabilities(means, rng)
+        actions = draw_actions(logging, rng)
+        taken = (np.arange(n), actions)
+        return Log(
+            contexts,
+            actions,
+            means[taken],
+            logging[taken],
+            n_actions=self.n_actions,
+            reward_range=(0.0, 1.0),
+            logging_probabilities=logging,
+        )
+
+    def _probabilities(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
+        if self.logging == "uniform":
+            return np.full(means.shape, 1 / self.n_actions)
+        if self.logging == "paper":
+            return paper_logging(exploring_scores(len(means), self.n_actions, rng), means > 0)
+        scores = means / means.std() + rng.standard_normal(means.shape)
+        return sharp_logging(scores, TEMPERATURE, min(FLOOR, 0.5 / self.n_actions))
+
+
+def names(data: Path | None) -> list[str]:
+    """The worlds at hand; more with a folder of data."""
+    return [*SIMULATED, *CONVERTED, *(CONVERTED_FROM_FILES if data else ())]
+
+
+def make_world(name: str, logging: Any, data: Path | None) -> World:
+    """A world by name, with its logger."""
+    if name in SIMULATED:
+        return LinearWorld(logistic=True, logging=logging, seed=1, **SIMULATED[name])
+    labelled = load_world(name, data)
+    return Examples(components(labelled.features), labelled.labels, logging)
+
+
+def components(features: Any) -> FloatArray:
+    """Leading principal components in units of the first one's spread, and a constant for the intercept."""
+    from sklearn.decomposition import PCA, TruncatedSVD
+
+    count = min(COMPONENTS, features.shape[1])
+    shrink = TruncatedSVD(count, random_state=0) if is_sparse(features) else PCA(count)
+    found = shrink.fit_transform(features)
+    return np.column_stack([np.ones(len(found)), found / found[:, 0].std()])
