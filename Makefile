@@ -45,6 +45,7 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.run $(ACCURACY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.open_problem $(OPEN_PROBLEM)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.curves $(CURVES)
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .bench-venv site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
