@@ -135,20 +135,25 @@ def _budget_steering(rule: Budget, question: Question, c_max: float, calibration
     if question.horizon is None or calibration is None:
         raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
     horizon, slice_ = question.horizon, calibration
+    largest = 1.0 / min(smallest_probability(question), _smallest(slice_))
 
     def calibrate(policy: Any) -> float:
-        weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_)
+        weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_, largest)
         return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
 
     refresh = batch_size_of(question.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
     return Steering(c_max=c_max, calibrate=calibrate, refresh=refresh)
 
 
-def _weights_and_masses(probabilities: FloatArray, log: Log) -> tuple[FloatArray, FloatArray]:
-    """Weights ``pi/mu`` with the mass of each: of all actions where mu is recorded, else of the logged ones alone."""
+def _weights_and_masses(probabilities: FloatArray, log: Log, largest: float) -> tuple[FloatArray, FloatArray]:
+    """Weights ``pi/mu`` with the mass of each: of all actions where mu is recorded, else of the logged ones alone.
+
+    Logged ones alone may miss the rare event that matters, so one more of the largest weight there is joins them: the
+    expected mass of a further event then stays within the budget (conformal risk control, Angelopoulos et al. 2022).
+    """
     logging = log.logging_probabilities
     if logging is None:
-        own = probabilities[np.arange(len(log)), log.actions]
-        return own / log.propensities, np.full(len(log), 1.0 / len(log))
+        own = probabilities[np.arange(len(log)), log.actions] / log.propensities
+        return np.append(own, max(largest, own.max())), np.full(len(log) + 1, 1.0 / (len(log) + 1))
     possible = logging > 0
     return probabilities[possible] / logging[possible], logging[possible] / len(log)
