@@ -319,3 +319,27 @@ def test_a_stream_of_rewards_that_grow_is_bounded_by_all_of_them(tmp_path: Path)
 def test_a_progress_bar_changes_nothing() -> None:
     seen, unseen = (bc.evaluate(LOG, bc.UCB1(), bc.DRns(), reward_model=0.5, progress=bar) for bar in (True, False))
     assert seen.to_dict() == unseen.to_dict()
+
+
+def test_a_bound_that_the_log_does_not_show_is_named() -> None:
+    rng = np.random.default_rng(0)
+    actions = rng.integers(2, size=200)
+    told = bc.Log(None, actions, rng.random(200), np.where(actions == 0, 0.25, 0.75), reward_range=(0, 1))
+    options: dict[str, Any] = {"evaluator": bc.DRns(q=0.01), "reward_model": 0.5}
+    notes = bc.evaluate(told, bc.UCB1(), **options).notes
+    assert any("takes 4, one over the smallest propensity" in note for note in notes)
+    declared = bc.evaluate(told, bc.UCB1(), interval=bc.Anytime(largest_weight=4.0), **options)
+    recorded = bc.evaluate(
+        bc.Log(
+            None,
+            actions,
+            rng.random(200),
+            np.where(actions == 0, 0.25, 0.75),
+            reward_range=(0, 1),
+            logging_probabilities=np.tile([0.25, 0.75], (200, 1)),
+        ),
+        bc.UCB1(),
+        **options,
+    )
+    for found in (declared, recorded):
+        assert not any("smallest propensity" in note for note in found.notes)

@@ -17,7 +17,16 @@ from backcast.options import at_least, count, share
 from backcast.policies.protocol import batch_size_of
 from backcast.policies.stationary import Fixed
 
-__all__ = ["Budget", "Quantile", "Rule", "WorstCase", "largest_multiplier", "smallest_probability", "steer"]
+__all__ = [
+    "Budget",
+    "Quantile",
+    "Rule",
+    "WorstCase",
+    "largest_multiplier",
+    "smallest_in",
+    "smallest_probability",
+    "steer",
+]
 
 
 @dataclass(frozen=True)
@@ -85,10 +94,11 @@ Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
 
 def smallest_probability(question: Question) -> float:
     """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
-    return min(_smallest(part) for part in question.parts())
+    return min(smallest_in(part) for part in question.parts())
 
 
-def _smallest(log: Log) -> float:
+def smallest_in(log: Log) -> float:
+    """The same for one part of a log."""
     logging = log.logging_probabilities
     if logging is None:
         return float(log.propensities.min())
@@ -135,7 +145,7 @@ def _budget_steering(rule: Budget, question: Question, c_max: float, calibration
     if question.horizon is None or calibration is None:
         raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
     horizon, slice_ = question.horizon, calibration
-    largest = 1.0 / min(smallest_probability(question), _smallest(slice_))
+    largest = 1.0 / min(smallest_probability(question), smallest_in(slice_))
 
     def calibrate(policy: Any) -> float:
         weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_, largest)

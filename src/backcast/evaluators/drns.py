@@ -17,7 +17,7 @@ from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, st
 from backcast.evaluators.permuted import permuted_estimate
 from backcast.evaluators.progressive import progressive_policy
 from backcast.evaluators.question import Question
-from backcast.evaluators.run_intervals import SINGLE_RUN_NOTE, run_interval
+from backcast.evaluators.run_intervals import run_interval, run_notes
 from backcast.evaluators.simulation import Simulation, curve_of, diagnose, head_of, simulate
 from backcast.evaluators.stationary.tuning import slope_plus_plus
 from backcast.options import at_least, count, share
@@ -183,7 +183,7 @@ def doubly_robust_estimate(question: Question, found: Simulation, name: str) -> 
         evaluator=name,
         curve=curve_of(found.curve, question.level),
         horizon=question.horizon,
-        notes=(SINGLE_RUN_NOTE,) if values.size == 1 else (),
+        notes=run_notes(question, found, values),
         settings={"seed": question.seed, "level": question.level},
         _progressive=None
         if log is None

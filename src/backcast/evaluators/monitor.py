@@ -93,7 +93,15 @@ class Monitor:
         """The estimate up to now, with an interval that holds at this and every other look."""
         if self._run is None:
             raise EvaluationError("nothing has been fed yet; call feed(log) first")
-        c_max = self._run.steering.c_max
-        found = Simulation(self._run.so_far(), self._run.curve, None, self._range, self._range, self._smallest, c_max)
+        found = Simulation(
+            self._run.so_far(),
+            self._run.curve,
+            None,
+            self._range,
+            self._range,
+            self._smallest,
+            bound_known=True,  # it was declared
+            c_max=self._run.steering.c_max,
+        )
         question = Question(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)
         return doubly_robust_estimate(question, found, f"Monitor of {self._evaluator.name}")

@@ -15,12 +15,28 @@ from backcast.intervals.anytime import Anytime
 from backcast.intervals.segments import student_interval
 from backcast.intervals.theorem_2 import TheoremTwo, deviation_bound
 
-__all__ = ["SINGLE_RUN_NOTE", "run_interval"]
+__all__ = ["SINGLE_RUN_NOTE", "run_interval", "run_notes"]
 
 SINGLE_RUN_NOTE = (
     "Only one trajectory: the interval is for the progressive-validation policy of this run, not for V_T; "
     "how much another run would differ cannot be seen from one."
 )
+
+
+BOUND_NOTE = (
+    "The interval takes {:.3g}, one over the smallest propensity in the log, for the largest weight; where the logger "
+    "may go lower, declare Anytime(largest_weight=...) or record its probabilities of all actions."
+)
+
+
+def run_notes(question: Question, found: Simulation, values: FloatArray) -> tuple[str, ...]:
+    """What a reader must know of the interval of a run."""
+    notes: tuple[str, ...] = (SINGLE_RUN_NOTE,) if values.size == 1 else ()
+    for_one_run = question.interval is not None or values.size == 1
+    declared = getattr(question.interval, "largest_weight", None)
+    if for_one_run and declared is None and not found.bound_known:
+        notes += (BOUND_NOTE.format(1 / found.smallest_propensity),)
+    return notes
 
 
 def run_interval(question: Question, found: Simulation, values: FloatArray) -> tuple[float, Interval]:

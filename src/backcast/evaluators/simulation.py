@@ -16,6 +16,7 @@ from backcast.engine.run import Run, Steering
 from backcast.engine.trajectory import Trajectory
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import LearningCurve
+from backcast.evaluators.acceptance import smallest_in
 from backcast.evaluators.predictions import predicted_parts
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
@@ -38,6 +39,7 @@ class Simulation:
     reward_range: tuple[float, float]
     value_range: tuple[float, float]
     smallest_propensity: float
+    bound_known: bool
     c_max: float
 
     @property
@@ -66,23 +68,35 @@ def simulate(question: Question, steering: Steering) -> Simulation:
     streams = Streams.of(question.seed)
     run: Run | None = None
     whole: Log | None = None
-    smallest = 1.0
+    smallest, bound_known = 1.0, True
     rewards = values = (np.inf, -np.inf)
     for part, predicted in predicted_parts(question, streams):
         if run is None:
             run = _new_run(question, steering, part, streams)
             whole = part if question.in_memory else None
-        smallest = min(smallest, float(part.propensities.min()))
+        smallest = min(smallest, smallest_in(part))
+        bound_known = bound_known and shows_smallest(part)
         rewards = _hull(rewards, part.reward_bounds)
         values = _hull(values, (float(predicted.min()), float(predicted.max())))
         run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
     if run is None:
         raise EvaluationError("the stream gave no events")
     ranges = rewards, _hull(rewards, values)
-    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, steering.c_max)
+    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, bound_known, steering.c_max)
     if not found.complete:
         _report_failure(question, found)
     return found
+
+
+def shows_smallest(log: Log) -> bool:
+    """Whether the log tells the smallest probability of its logger: all of them are recorded, or all are alike.
+
+    >>> shows_smallest(Log(None, [0, 1], [0, 0], [0.5, 0.5])), shows_smallest(Log(None, [0, 1], [0, 0], [0.4, 0.6]))
+    (True, False)
+    """
+    if log.logging_probabilities is not None:
+        return True
+    return bool(np.allclose(log.propensities, 1 / log.n_actions, rtol=1e-6, atol=0.0))
 
 
 def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
