@@ -16,6 +16,7 @@ from backcast.evaluators.drns import DRns
 from backcast.evaluators.question import Evaluator, Question
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
+from backcast.policies.linear import LinearThompson
 from backcast.policies.protocol import batch_size_of, is_learning
 from backcast.reward_models import CrossFit, LowVariance, PerAction, Progressive
 
@@ -25,6 +26,7 @@ SEGMENTS = 10
 ALARM = 1e-6
 PASSES = 100
 COMPILED_LIMIT = 5e9
+THOMPSON_COST = 3000  # its exact probabilities are integrals: tens of microseconds an event, not tens of nanoseconds
 PYTHON_LIMIT = 1e9
 
 
@@ -94,7 +96,7 @@ def _chosen(
     if _affordable(question, policies):
         why = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
         return ClockReplay(), _with_replicates(question), (why,)
-    why = "auto chose DRns over permutations, because clock replay would take too long on a log of this length."
+    why = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
     return DRns.recommended(len(question.log)), _with_replicates(question), (why,)
 
 
@@ -128,6 +130,8 @@ def _affordable(question: Question, policies: Sequence[Any]) -> bool:
     assert question.horizon is not None
     for policy in policies:
         updates = question.horizon / batch_size_of(policy)
+        if isinstance(policy, LinearThompson):
+            updates *= THOMPSON_COST
         limit = COMPILED_LIMIT if isinstance(policy, CompiledPolicy) else PYTHON_LIMIT
         if PASSES * events * updates > limit:
             return False
