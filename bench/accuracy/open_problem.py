@@ -13,7 +13,7 @@ import argparse
 import math
 from datetime import date
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -36,29 +36,7 @@ WORLD = LinearWorld(ACTIONS, 1, logistic=True, signal=0.0, spread=1.0, seed=3)
 CERTIFIED = 0.05
 
 
-class Turn(NamedTuple):
-    """Whose turn it is."""
-
-    action: Any
-
-
-def take_turn(state: Any, view: Any, k: Any, available: Any, out: Any) -> None:
-    """All on the action whose turn it is."""
-    for a in range(out.size):
-        out[a] = 1.0 if a == state.action[0] else 0.0
-
-
-def next_turn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> None:
-    """After each round comes the next action's turn."""
-    state.action[0] = (action + 1) % ACTIONS
-
-
-def first_turn(n_actions: int, n_features: int) -> Turn:
-    """Begin with the first action."""
-    return Turn(np.zeros(1, dtype=np.int64))
-
-
-POLICIES: dict[str, Any] = {"round robin": bc.Compiled(first_turn, take_turn, next_turn), "UCB1": bc.UCB1()}
+POLICIES: dict[str, Any] = {"round robin": bc.RoundRobin(), "UCB1": bc.UCB1()}
 EVALUATORS = ("Replay", "DRns(q=0.01)", f"DRns(q=0.01) x {PERMUTATIONS} permutations", "ClockReplay")
 
 
@@ -86,7 +64,7 @@ def reach(log: bc.Log, policy: Any, seed: int) -> dict[str, float]:
     """How many rounds one pass over the log is good for."""
     uniforms = np.random.default_rng([SEED, seed, 1]).random(len(log))
     plain = bc.trace(log, policy, bc.DRns(q=0.01), uniforms=uniforms)
-    clock: Any = bc.trace(log, policy, bc.ClockReplay(), uniforms=uniforms)
+    clock = bc.trace(log, policy, bc.ClockReplay(), uniforms=uniforms)
     matches = float(plain.accepted.sum())
     certified = float((np.cumsum(clock.exhausted) <= CERTIFIED).sum())
     return {

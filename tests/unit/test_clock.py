@@ -228,10 +228,13 @@ def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str
 
 def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
     log = uniform_log(300, 3)
-    with pytest.raises(bc.HorizonNotReached, match="replicates=None for the value alone"):
-        bc.evaluate(log, bc.RoundRobin(), bc.ClockReplay(), reward_model=0.5, horizon=250)
-    found = bc.evaluate(log, bc.RoundRobin(), bc.ClockReplay(), reward_model=0.5, horizon=250, replicates=None)
+    options: dict[str, Any] = {"evaluator": bc.ClockReplay(), "reward_model": 0.5, "horizon": 250}
+    found = bc.evaluate(log, bc.RoundRobin(), **options)
+    assert found.value == bc.evaluate(log, bc.RoundRobin(), **options, replicates=None).value
     assert found.value == pytest.approx(0.5, abs=0.1)
+    assert math.isnan(found.std_error)
+    assert found.interval is None
+    assert found.notes[0].startswith("Subsets of the log are too short for 250 rounds")
 
 
 def test_a_stream_is_refused(tmp_path: Path) -> None:

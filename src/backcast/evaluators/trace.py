@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any, Protocol, overload
 
 import numpy as np
 import numpy.typing as npt
@@ -12,6 +12,7 @@ from backcast.arrays import BoolArray, FloatArray, IntArray
 from backcast.engine.events import TraceArrays
 from backcast.engine.run import Run, Steering
 from backcast.errors import OptionError
+from backcast.evaluators.clock import ClockReplay, ClockTrace
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
 
@@ -64,6 +65,20 @@ class Trace:
         return float((self.multiplier * self.value).sum() / self.multiplier.sum())
 
 
+@overload
+def trace(
+    log: Log,
+    policy: Any,
+    evaluator: ClockReplay,
+    *,
+    predicted: npt.ArrayLike | None = None,
+    uniforms: npt.ArrayLike | None = None,
+    horizon: int | None = None,
+    seed: int = 0,
+) -> ClockTrace: ...
+
+
+@overload
 def trace(
     log: Log,
     policy: Any,
@@ -73,7 +88,19 @@ def trace(
     uniforms: npt.ArrayLike | None = None,
     horizon: int | None = None,
     seed: int = 0,
-) -> Trace:
+) -> Trace: ...
+
+
+def trace(
+    log: Log,
+    policy: Any,
+    evaluator: Any,
+    *,
+    predicted: npt.ArrayLike | None = None,
+    uniforms: npt.ArrayLike | None = None,
+    horizon: int | None = None,
+    seed: int = 0,
+) -> Trace | ClockTrace:
     """Run one pass of an evaluator and record every event.
 
     Parameters
@@ -111,7 +138,7 @@ def trace(
     if draws.shape != (n,):
         raise OptionError(f"uniforms have shape {draws.shape}; expected {(n,)}: one an event")
     if hasattr(evaluator, "trace"):
-        traced: Trace = evaluator.trace(log, policy, table, draws, horizon, streams.policy)
+        traced: Trace | ClockTrace = evaluator.trace(log, policy, table, draws, horizon, streams.policy)
         return traced
     if not hasattr(evaluator, "prepared"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
