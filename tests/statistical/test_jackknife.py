@@ -12,6 +12,7 @@ from scipy import stats
 
 import backcast as bc
 from backcast.engine.live import RewardLaw, run_forward
+from backcast.evaluators.replicates import lasting_variance
 from backcast.intervals.jackknife import group_influence
 from backcast.worlds import LinearWorld
 
@@ -75,7 +76,21 @@ def test_covariances_of_several_estimates_agree_with_their_differences() -> None
     assert difference[0, 0] == pytest.approx(joint[0, 0] + joint[1, 1] - 2 * joint[0, 1])
 
 
-WORLD = LinearWorld(3, 4, logistic=True, spread=0.5)
+@pytest.mark.parametrize("count", [2, 5, 40])
+def test_what_passes_have_in_common_is_told_from_what_each_does(count: int) -> None:
+    rng = np.random.default_rng(count)
+    lasting = rng.normal(size=20_000)
+    passes = [lasting + 3 * rng.normal(size=lasting.size) for _ in range(count)]
+    # standard error of the mean covariance of pairs: noise products of variance 81 a pair, 36 with the common part
+    error = np.sqrt((81 / (count * (count - 1) / 2) + 36 / count + 2) / lasting.size)
+    assert abs(lasting_variance(passes) - lasting.var()) < stats.norm.isf(ALARM / 2) * error
+    assert lasting_variance([lasting, lasting]) == pytest.approx(lasting.var())
+    assert lasting_variance([lasting]) == 0
+
+
+# light weights, and heavy ones: up to 30
+WORLDS = {logger: LinearWorld(3, 4, logistic=True, spread=0.5, logging=logger) for logger in ("uniform", "paper")}
+WORLD = WORLDS["uniform"]
 POLICY = bc.EpsilonGreedy(0.2)
 HORIZON, EVENTS, LOGS = 12, 600, 40
 
@@ -94,11 +109,12 @@ def live_value(runs: int) -> tuple[float, float]:
     return float(np.mean(values)), float(stats.sem(values))
 
 
-def test_intervals_cover_the_live_value() -> None:
+@pytest.mark.parametrize("logger", WORLDS)
+def test_intervals_cover_the_live_value(logger: str) -> None:
     truth, error = live_value(5000)
     found = []
     for number in range(LOGS):
-        log = WORLD.log(EVENTS, np.random.default_rng(1000 + number))
+        log = WORLDS[logger].log(EVENTS, np.random.default_rng(1000 + number))
         model = bc.CrossFit(bc.PerAction())
         found.append(bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=model, horizon=HORIZON, replicates=300))
     values, errors = np.array([one.value for one in found]), np.array([one.std_error for one in found])
