@@ -15,7 +15,8 @@ from backcast.errors import HorizonNotReached
 from backcast.experiments.protocol import QUANTILES, Case, simulated
 
 PAPER = ("RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
-BUDGET = "DRns, Budget(0.05)"
+ETA = 0.05
+BUDGET = f"DRns, Budget({ETA:g})"
 PRESET = "DRns, preset"
 DEFAULT = "ClockReplay, default"
 PERMUTATIONS = 300
@@ -72,7 +73,7 @@ def single(evaluator: Any, case: Case, predicted: Any) -> Answer:
 
 def budgeted(case: Case) -> Answer:
     """One pass of DR-ns whose bias was bounded beforehand."""
-    evaluator = bc.DRns(acceptance=bc.Budget(eta=0.05, calibration=len(case.log) // 10))
+    evaluator = bc.DRns(acceptance=bc.Budget(eta=ETA, calibration=len(case.log) // 10))
     options: dict[str, Any] = {"reward_model": bc.CrossFit(bc.LowVariance()), "horizon": case.horizon}
     try:
         found = bc.evaluate(case.log, case.policy, evaluator, seed=case.seed, **options)

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backcast.experiments.results import markdown_table
-from bench.accuracy.contestants import DEFAULT, PRESET
+from bench.accuracy.contestants import BUDGET, DEFAULT, ETA, PRESET
 from bench.accuracy.live import Truth
 from bench.accuracy.settings import Setting
 from bench.accuracy.summary import Row
@@ -91,6 +91,8 @@ def verdicts(tables: Tables) -> str:
     above = [s for s, row in default.items() if row.to_floor > FLOOR_GOAL]
     paper = [s for s in tables if s.logging == "paper" and ratio[s] > PAPER_GOAL]
     worse = [s for s in tables if ratio[s] > 1]
+    budget = {s: find(rows, BUDGET) for s, (_, rows) in tables.items() if find(rows, BUDGET).logs > 1}
+    biased = [s for s, row in budget.items() if abs(row.bias) > ETA + 2 * row.stdev / row.logs**0.5]
     return "\n".join(
         [
             _verdict(f"rmse at most {FLOOR_GOAL} times the information floor", above, len(tables)),
@@ -100,6 +102,7 @@ def verdicts(tables: Tables) -> str:
                 sum(s.logging == "paper" for s in tables),
             ),
             _verdict("rmse nowhere above that of the best DRns(q)", worse, len(tables)),
+            _verdict(f"bias of Budget({ETA:g}) at most {ETA:g}, where it reached T", biased, len(budget)),
         ]
     )
 

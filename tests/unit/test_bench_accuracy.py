@@ -10,7 +10,7 @@ import pytest
 import backcast as bc
 from backcast.experiments.protocol import Case
 from bench.accuracy import page
-from bench.accuracy.contestants import DEFAULT, PAPER, Answer, as_in_the_paper, default
+from bench.accuracy.contestants import BUDGET, DEFAULT, PAPER, Answer, as_in_the_paper, default
 from bench.accuracy.live import Truth, truth
 from bench.accuracy.open_problem import ACTIONS, POLICIES, WORLD, reach
 from bench.accuracy.settings import Setting, settings
@@ -64,10 +64,14 @@ def test_a_row_is_scored_by_hand() -> None:
 
 
 def test_what_is_missed_is_named() -> None:
-    answers = {DEFAULT: Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6), "DRns(q=0.01)": Answer(0.52, seconds=1.0)}
+    answers = {
+        DEFAULT: Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6),
+        "DRns(q=0.01)": Answer(0.52, seconds=1.0),
+        BUDGET: Answer(0.56, seconds=1.0),
+    }
     rows = rows_of(SETTING, Truth(0.5, 0.0, 0.2, 0.1), [answers, answers], DEFAULT)
     text = page.verdicts({SETTING: (Truth(0.5, 0.0, 0.2, 0.1), rows)})
-    assert text.count("in 0 of 1 settings; missed in straight/paper/LinUCB.") == 3
+    assert text.count("in 0 of 1 settings; missed in straight/paper/LinUCB.") == 4
 
 
 def test_every_kind_of_policy_meets_every_logger() -> None:
