@@ -107,10 +107,11 @@ ASYMPTOTIC: dict[str, Any] = {
 @pytest.mark.parametrize("evaluator", [IPS(), SNIPS(), BaselineIPS()], ids=lambda each: type(each).__name__)
 def test_asymptotic_intervals_come_near_with_light_weights(name: str, evaluator: Any) -> None:
     found = hits(ASYMPTOTIC[name], "light", 400, 0.0, 1.0, evaluator)
-    # three points of coverage for 400 events not being infinitely many (2,000 runs gave 0.88 to 0.90)
-    assert found >= least(LEVEL - 0.03)
+    # two points of coverage for 400 events not being infinitely many: 4,000 other logs gave the normal interval and the
+    # bootstrap 0.893 to 0.897 with IPS and BaselineIPS, which fall short by chance with odds below 1e-4
+    assert found >= least(LEVEL - 0.02)
     # and not by being much too wide
-    assert found <= stats.binom.ppf(1 - 1e-3, RUNS, LEVEL + 0.03)
+    assert found <= stats.binom.ppf(1 - 1e-3, RUNS, LEVEL + 0.02)
 
 
 def test_the_normal_interval_fails_with_heavy_weights_and_few_events() -> None:

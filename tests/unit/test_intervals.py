@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -26,7 +27,7 @@ from backcast.evaluators.stationary import (
     ShrinkageDR,
 )
 from backcast.intervals.betting import Betting, Game, play
-from backcast.intervals.bootstrap import BCa, Bootstrap
+from backcast.intervals.bootstrap import BCa, Bootstrap, group_sums, replicate_values
 from backcast.intervals.clopper_pearson import ClopperPearson, binomial_ends
 from backcast.intervals.cressie_read import CressieRead, WeightSums, least_value, least_value_far_out
 from backcast.intervals.empirical_bernstein import EmpiricalBernstein
@@ -251,6 +252,19 @@ def test_standard_errors_by_the_delta_method_are_jackknife_errors(seed: int) -> 
         left = [form.value(*(totals - [base[k], w[k], w[k] * e[k]]) / (n - 1)) for k in range(n)]
         jackknife = math.sqrt((n - 1) / n * ((np.array(left) - np.mean(left)) ** 2).sum())
         assert std_error(form, Moments.of(columns)) == pytest.approx(jackknife, rel=0.05)
+
+
+def test_the_bootstrap_fits_the_baseline_anew() -> None:
+    """Replicates of BaselineIPS are BaselineIPS of resampled logs, event by event."""
+    log = random_log(40)
+    sample: list[Sample] = []
+    spy = SimpleNamespace(interval=lambda given, level: sample.append(given))
+    BaselineIPS().answer(Question(log, POLICY, interval=spy))
+    found = replicate_values(sample[0], group_sums(sample[0]), 100)
+    times = np.random.default_rng((0, 1979)).multinomial(40, np.full(40, 1 / 40), size=64)
+    for replicate in range(10):
+        again = log[np.repeat(np.arange(40), times[replicate])]
+        assert found[replicate] == pytest.approx(BaselineIPS().answer(Question(again, POLICY)).value, abs=1e-12)
 
 
 def test_the_bootstrap_agrees_with_scipy() -> None:

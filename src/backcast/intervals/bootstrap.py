@@ -9,33 +9,38 @@ import numpy as np
 
 from backcast.arrays import FloatArray
 from backcast.estimate import Interval
+from backcast.intervals.moments import TERM, WEIGHT
 from backcast.intervals.sample import Sample
 from backcast.options import count
 
-__all__ = ["BCa", "Bootstrap", "group_sums", "replicate_values"]
+__all__ = ["BCa", "Bootstrap", "group_sums", "quantiles", "replicate_values"]
 
 GROUPS = 2000
 CHUNK = 64  # replicates drawn at a time
 
 
 def group_sums(sample: Sample, groups: int = GROUPS) -> FloatArray:
-    """Sums of base, weight, term and the number of events, shape ``(4, G)``, event k going to group ``k mod G``.
+    """Sums of base, weight and term, the number of events, and sums of squares and products, shape ``(6, G)``.
 
-    Independent events in groups of equal size give group sums whose own sum has the same mean, variance and
-    skewness: resampling groups stands for resampling events, whatever the length of the log.
+    Event k goes to group ``k mod G``. Independent events in groups of equal size give group sums whose own sum has the
+    same mean, variance and skewness: resampling groups stands for resampling events, whatever the length of the log.
+    The last two rows hold ``sum (w - mean w)^2`` and ``sum (w - mean w)(term - mean term)``, from which an estimate
+    fits anew on each resampled log what it fitted on the log.
 
     >>> from backcast.intervals.sample import values_of
-    >>> group_sums(values_of(1.0, 2.0, 4.0), groups=2)[2:]
+    >>> group_sums(values_of(1.0, 2.0, 4.0), groups=2)[2:4]
     array([[5., 2.],
            [2., 1.]])
     """
     size = min(groups, sample.moments.n)
-    sums = np.zeros((4, size))
+    sums = np.zeros((6, size))
     start = 0
     for columns in sample.columns():
         n = columns.base.size
         group = (start + np.arange(n)) % size
-        for row, values in zip(sums, (columns.base, columns.weight, columns.term, np.ones(n)), strict=True):
+        weight, term = columns.weight - sample.moments.mean[WEIGHT], columns.term - sample.moments.mean[TERM]
+        rows = (columns.base, columns.weight, columns.term, np.ones(n), weight * weight, weight * term)
+        for row, values in zip(sums, rows, strict=True):
             row += np.bincount(group, values, minlength=size)
         start += n
     return sums
@@ -55,9 +60,23 @@ def replicate_values(sample: Sample, sums: FloatArray, replicates: int) -> Float
 
 
 def _value(sample: Sample, totals: FloatArray) -> Any:
-    base, weight, term, n = totals.T
+    base, weight, term, squares, products = totals[:, [0, 1, 2, 4, 5]].T / totals[:, 3]
+    off_weight, off_term = weight - sample.moments.mean[WEIGHT], term - sample.moments.mean[TERM]
     with np.errstate(divide="ignore", invalid="ignore"):
-        return sample.form.value(base / n, weight / n, term / n)
+        form = sample.form.again(weight, squares - off_weight * off_weight, products - off_weight * off_term)
+        return form.value(base, weight, term)
+
+
+def quantiles(values: FloatArray, levels: tuple[float, float]) -> tuple[float, float]:
+    """The ``(B + 1) p``-th of B replicates in order, so that few of them do not make the interval narrower.
+
+    Davison and Hinkley 1997, section 2.4.
+
+    >>> quantiles(np.arange(1.0, 100.0), (0.05, 0.95))
+    (5.0, 95.0)
+    """
+    low, high = np.quantile(values, levels, method="weibull").tolist()
+    return low, high
 
 
 @dataclass(frozen=True)
@@ -87,20 +106,15 @@ class Bootstrap:
     def interval(self, sample: Sample, level: float) -> Interval:
         """Two quantiles."""
         values = replicate_values(sample, group_sums(sample), self.replicates)
-        low, high = np.quantile(values, [(1 - level) / 2, (1 + level) / 2]).tolist()
-        return Interval(low, high, level, "bootstrap", "asymptotic", sample.estimand)
+        ends = quantiles(values, ((1 - level) / 2, (1 + level) / 2))
+        return Interval(*ends, level, "bootstrap", "asymptotic", sample.estimand)
 
 
 @dataclass(frozen=True)
 class BCa:
     """The bias-corrected and accelerated percentile interval (Efron 1987): allows for bias and skewness.
 
-    Assumption: asymptotic, independent events. Estimand: that of the estimate. Otherwise as :class:`Bootstrap`.
-
-    Parameters
-    ----------
-    replicates
-        Number of resampled logs.
+    Assumption: asymptotic, independent events. Estimand: that of the estimate. The rest is as in :class:`Bootstrap`.
 
     Examples
     --------
@@ -120,8 +134,7 @@ class BCa:
         values = replicate_values(sample, sums, self.replicates)
         left_out = _value(sample, (sums.sum(axis=1, keepdims=True) - sums).T)
         levels = bca_levels(level, _share_below(values, sample.value), acceleration(left_out))
-        low, high = np.quantile(values, levels).tolist()
-        return Interval(low, high, level, "BCa bootstrap", "asymptotic", sample.estimand)
+        return Interval(*quantiles(values, levels), level, "BCa bootstrap", "asymptotic", sample.estimand)
 
 
 def acceleration(left_out: FloatArray) -> float:

@@ -10,7 +10,7 @@ import numpy as np
 from backcast.arrays import FloatArray
 from backcast.intervals.moments import BASE, TERM, WEIGHT, Moments
 
-__all__ = ["Controlled", "Form", "Plain", "SelfNormalised", "std_error"]
+__all__ = ["Controlled", "Form", "Plain", "SelfNormalised", "best_baseline", "std_error"]
 
 
 class Form(Protocol):
@@ -22,6 +22,10 @@ class Form(Protocol):
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
         """Its derivative by each mean, for the delta method."""
+        ...
+
+    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+        """The form on other events, given their mean weight, var(weight) and cov(weight, term)."""
         ...
 
 
@@ -41,6 +45,10 @@ class Plain:
         """Every event value counts alike."""
         return 1.0, 0.0, 1.0
 
+    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+        """Nothing is fitted."""
+        return self
+
 
 @dataclass(frozen=True)
 class SelfNormalised:
@@ -58,6 +66,10 @@ class SelfNormalised:
         """Of a quotient."""
         return 1.0, -term / weight**2, 1.0 / weight
 
+    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+        """Nothing is fitted."""
+        return self
+
 
 @dataclass(frozen=True)
 class Controlled:
@@ -67,15 +79,30 @@ class Controlled:
     0.375
     """
 
-    baseline: float
+    baseline: Any
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
         """The estimate."""
         return base + term - self.baseline * (weight - 1.0)
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """The baseline is taken as given."""
+        """The baseline is taken as given: what its own error adds is of a smaller order."""
         return 1.0, -self.baseline, 1.0
+
+    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+        """With the baseline that is best on the other events."""
+        return Controlled(best_baseline(weight, spread, together))
+
+
+def best_baseline(weight: Any, spread: Any, together: Any) -> Any:
+    """``cov(w r, w) / var(w)``: the baseline of least variance (0 where all weights are alike).
+
+    >>> float(best_baseline(2.0, 1.0, 0.5))
+    0.5
+    """
+    # weights that differ by rounding alone say nothing of a slope
+    differ = np.asarray(spread) > (1e-12 * np.asarray(weight)) ** 2
+    return np.divide(together, spread, out=np.zeros_like(differ, dtype=np.float64), where=differ)
 
 
 def std_error(form: Form, moments: Moments) -> float:

@@ -7,32 +7,25 @@ from dataclasses import dataclass
 from backcast.estimate import Estimate
 from backcast.evaluators.question import Question
 from backcast.evaluators.stationary.method import Method, answer_by
-from backcast.intervals.forms import Controlled, Form
+from backcast.intervals.forms import Controlled, best_baseline
 from backcast.intervals.moments import TERM, WEIGHT, Moments
 
-__all__ = ["BaselineIPS", "best_baseline"]
+__all__ = ["BaselineIPS", "controlled"]
 
 
-def best_baseline(moments: Moments) -> float:
-    """``cov(w r, w) / var(w)``: the baseline of least variance (0 where all weights are alike).
+def controlled(moments: Moments) -> Controlled:
+    """IPS less the best baseline times the weights' known error.
 
     >>> import numpy as np
     >>> from backcast.intervals.moments import Columns
     >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
-    >>> best_baseline(Moments.of(Columns(0 * w, w, w * r, w, r, w)))
+    >>> float(controlled(Moments.of(Columns(0 * w, w, w * r, w, r, w))).baseline)
     1.0
 
     By hand: all rewards are 1, so ``w r`` moves with ``w`` one to one.
     """
-    spread = moments.scatter[WEIGHT, WEIGHT]
-    # weights that differ by rounding alone say nothing of a slope
-    noise = moments.n * (1e-12 * moments.mean[WEIGHT]) ** 2
-    return float(moments.scatter[WEIGHT, TERM] / spread) if spread > noise else 0.0
-
-
-def controlled(moments: Moments) -> Form:
-    """IPS less the best baseline times the weights' known error."""
-    return Controlled(best_baseline(moments))
+    spread, together = moments.scatter[WEIGHT, [WEIGHT, TERM]] / moments.n
+    return Controlled(float(best_baseline(moments.mean[WEIGHT], spread, together)))
 
 
 @dataclass(frozen=True)
