@@ -26,7 +26,7 @@ class Interval:
     """Two ends, the level they claim, and the fine print: method, assumption, what they are about.
 
     ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
-    "asymptotic" (enough events).
+    "asymptotic" (enough events; also wherever propensities were estimated).
 
     Examples
     --------

@@ -20,6 +20,7 @@ from backcast.intervals.hoeffding import Hoeffding
 from backcast.intervals.normal import Normal, Student
 from backcast.log import Log
 from backcast.policies.stationary import Fixed
+from backcast.worlds.chance import draw_actions
 
 LEVEL = 0.9
 RUNS = 200
@@ -27,7 +28,7 @@ MEANS = np.array([0.85, 0.3, 0.5, 0.1])
 LOGGERS = {"light": np.array([0.25, 0.25, 0.25, 0.25]), "heavy": np.array([0.01, 0.33, 0.33, 0.33])}
 POLICY = np.array([0.5, 0.3, 0.1, 0.1])
 LARGEST = {"light": 2.0, "heavy": 50.0}
-RANGES = ((0.0, 1.0), (-1.0, 1.0))
+RANGES = ((0.0, 1.0), (-1.0, 1.0), (-6.0, -2.0))
 
 
 @cache
@@ -67,10 +68,45 @@ FINITE = {
 
 @pytest.mark.parametrize("name", FINITE)
 @pytest.mark.parametrize("weights", LOGGERS)
-@pytest.mark.parametrize("n", [30, 400])
+@pytest.mark.parametrize("n", [30, 100])
 @pytest.mark.parametrize(("low", "high"), RANGES)
 def test_finite_sample_intervals_cover(name: str, weights: str, n: int, low: float, high: float) -> None:
     assert hits(FINITE[name](LARGEST[weights]), weights, n, low, high) >= least(LEVEL)
+
+
+def soft_log(n: int, run: int) -> Log:
+    """Contexts from a normal law, a softmax logger without a floor, all its probabilities on record."""
+    rng = np.random.default_rng((run, n, 3))
+    x = rng.normal(size=(n, 1))
+    table = softmax(x)
+    actions = draw_actions(table, rng)
+    rewards = (rng.random(n) < reward_means(x)[np.arange(n), actions]).astype(np.float64)
+    taken = table[np.arange(n), actions]
+    return Log(x, actions, rewards, taken, n_actions=3, reward_range=(0, 1), logging_probabilities=table)
+
+
+def softmax(x: Any, sign: float = 1.0) -> Any:
+    odds = np.exp(sign * x * np.array([0.0, 1.5, 2.5]))
+    return odds / odds.sum(axis=1, keepdims=True)
+
+
+def reward_means(x: Any) -> Any:
+    return 1 / (1 + np.exp(-x * np.array([1.0, 0.0, -1.0])))
+
+
+@pytest.mark.parametrize("name", FINITE)
+@pytest.mark.parametrize("n", [30, 100])
+def test_finite_sample_intervals_cover_with_bounds_from_the_record(name: str, n: int) -> None:
+    """The policy turns the logger round, so that weights have no bound; the record bounds those of its contexts."""
+    points, chances = np.polynomial.hermite_e.hermegauss(60)
+    x = points[:, None]
+    truth = float(chances @ (softmax(x, -1.0) * reward_means(x)).sum(axis=1) / chances.sum())
+    policy = Fixed(lambda contexts: softmax(contexts, -1.0))
+    found: list[Any] = [
+        IPS().answer(Question(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run)).interval
+        for run in range(RUNS)
+    ]
+    assert sum(each.low <= truth <= each.high for each in found) >= least(LEVEL)
 
 
 @pytest.mark.parametrize("weights", LOGGERS)

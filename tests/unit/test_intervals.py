@@ -151,14 +151,52 @@ def test_predictions_outside_the_range_void_the_bounds() -> None:
 
 
 def test_bounds_come_from_the_record_where_there_is_one() -> None:
-    """The record shows 4 = 0.5/0.125; logged propensities alone allow 1/0.125 = 8."""
-    recorded, logged = (interval(Hoeffding(), random_log(logging=known)) for known in (True, False))
-    given = interval(Hoeffding(largest_weight=4.0), random_log(logging=False))
-    assert recorded == given
+    """The record shows 4 = 0.5/0.125."""
+    recorded = interval(Hoeffding(), random_log())
+    assert recorded == interval(Hoeffding(largest_weight=4.0), random_log(logging=False))
     width = 4 * math.sqrt(math.log(2 / 0.05) / (2 * 300))
     value = IPS().answer(Question(random_log(), POLICY)).value
     assert recorded.high == pytest.approx(min(1.0, value + width))
-    assert logged.high - logged.low >= recorded.high - recorded.low
+
+
+UNKNOWN: list[tuple[Any, Any]] = [
+    (Hoeffding(), IPS()),
+    (EmpiricalBernstein(), IPS()),
+    (ClopperPearson(), IPS()),
+    (Hoeffding(), DR()),
+    (Betting(), DR()),
+    (Betting(math.inf), DR()),
+    (Hoeffding(), PessimisticDR(threshold="auto")),
+]
+
+
+@pytest.mark.parametrize(("method", "evaluator"), UNKNOWN, ids=lambda each: type(each).__name__)
+def test_a_log_that_shows_no_bound_on_the_weights_is_refused(method: Any, evaluator: Any) -> None:
+    """One over the smallest propensity of the log is none: what is rarer still is missing from it."""
+    with pytest.raises(OptionError, match=r"largest_weight=1/floor.*logging_probabilities"):
+        interval(method, random_log(logging=False), evaluator, reward_model=0.5)
+    if not math.isinf(method.largest_weight or 0.0):
+        assert interval(replace(method, largest_weight=4.0), random_log(logging=False), evaluator, reward_model=0.5)
+
+
+def test_no_default_needs_a_bound_on_the_weights() -> None:
+    for evaluator in (IPS(), SNIPS(), DR(), PessimisticDR()):
+        assert interval(None, random_log(logging=False), evaluator) is not None
+
+
+@pytest.mark.parametrize("evaluator", [ClippedIPS(2.0), PessimisticDR(2.0), ShrinkageDR(4.0)])
+def test_shapes_that_bound_the_weight_need_no_other_bound(evaluator: Any) -> None:
+    known, unknown = (
+        interval(EmpiricalBernstein(), random_log(logging=logging), evaluator, reward_model=0.5)
+        for logging in (True, False)
+    )
+    assert known == unknown
+
+
+def test_estimated_propensities_leave_no_claim_for_every_n() -> None:
+    log = random_log().replace(propensities_estimated=True)
+    for method in (*FINITE, Normal()):
+        assert interval(method, log).assumption == "asymptotic"
 
 
 def test_cressie_read_and_betting_assume_no_bound_they_do_not_know() -> None:

@@ -18,7 +18,7 @@ from backcast.options import count
 
 __all__ = ["Betting", "Game", "play", "stake"]
 
-BOLDNESS = 0.75  # largest share of the fortune that one event may cost; 0.5 and 0.9 were no better
+BOLDNESS = 0.75  # largest share of the fortune that one event may cost: Waudby-Smith and Ramdas's for a given n
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range
 
 COUNT, MEAN_X, MEAN_W, VAR_X, COV, VAR_W = range(6)
@@ -149,9 +149,8 @@ class Betting:
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``, infinity for none (weighted rewards need none, but then there is no hedging).
-        None takes it from the log, where the log records the logger's probabilities of all actions or is uniform;
-        of other logs it is infinity for weighted rewards and one over the smallest logged propensity otherwise.
+        A known bound on ``pi/p``, infinity for none; None takes the one that the log shows, if any. Weighted rewards
+        need no bound, but without one there is no hedging; with a reward model a log that shows none is refused.
     tuned_for
         Number of events for which the bets are sized; None takes the length of the log.
 
@@ -177,7 +176,7 @@ class Betting:
         low, high = least_reward, most_reward = reward_range(sample, "betting")
         heaviest = math.inf
         if sample.weighs_rewards:
-            heaviest = largest_ratio(sample, self.largest_weight, unknown=math.inf)
+            heaviest = largest_ratio(sample, self.largest_weight)
         else:
             low, high = event_range(sample, self.largest_weight, "betting")
         # before the first event, values are thought to spread like coins at the ends of the reward range

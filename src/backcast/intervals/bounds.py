@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import replace
 
 from backcast.errors import OptionError
@@ -13,8 +14,10 @@ from backcast.intervals.sample import Sample
 from backcast.options import at_least
 
 __all__ = [
+    "about_average",
     "check_largest_weight",
     "event_range",
+    "known_bound",
     "largest_ratio",
     "require_weighted_rewards",
     "reward_range",
@@ -40,15 +43,16 @@ def reward_range(sample: Sample, method: str) -> tuple[float, float]:
     return sample.reward_range
 
 
-def largest_ratio(sample: Sample, largest_weight: float | None, unknown: float | None = None) -> float:
-    """The bound on ``pi/p``: as given, or else as the log shows it.
+def largest_ratio(sample: Sample, largest_weight: float | None) -> float:
+    """The bound on ``pi/p``: as given, or else as the log shows it; infinity where nothing is known of it.
 
-    A log that records all the logger's probabilities, or was collected uniformly, shows the bound itself. Of other
-    logs ``unknown`` is returned, where given, and otherwise one over the smallest logged propensity.
+    A log that records all the logger's probabilities shows the largest ratio of its contexts (those it does not show
+    are too rare to matter: together they are worth about 1/n of the reward range), and one of a uniform logger shows
+    the number of actions. The smallest logged propensity of other logs is no bound: what is rarer still is missing
+    from the log, and may be worth much.
     """
     if largest_weight is None:
-        shown = float(sample.moments.high[BOUND])
-        return shown if sample.bound_known or unknown is None else unknown
+        return float(sample.moments.high[BOUND]) if sample.bound_known else math.inf
     seen = float(sample.moments.high[RATIO])
     if seen > largest_weight * (1 + ROUNDING):
         raise OptionError(
@@ -57,8 +61,22 @@ def largest_ratio(sample: Sample, largest_weight: float | None, unknown: float |
     return largest_weight
 
 
+def known_bound(bound: float, method: str) -> float:
+    """The bound on the weights; an error that says how to declare one, where there is none."""
+    if math.isinf(bound):
+        raise OptionError(
+            f"the {method} interval holds for every n only with a known bound on the weights pi/p, and this log shows "
+            "none; declare it with largest_weight=1/floor, where floor is the smallest probability that the logger "
+            "ever gives to an action, or give the log its logging_probabilities. Without either, use CressieRead() or "
+            "Betting() with IPS, which need no bound, or Normal()"
+        )
+    return bound
+
+
 def event_range(sample: Sample, largest_weight: float | None, method: str) -> tuple[float, float]:
     """Between which numbers every event value ``base + weight * residual`` must lie.
+
+    Shaped weights may have a bound of their own, whatever the ratios are.
 
     >>> from dataclasses import replace
     >>> from backcast.intervals.sample import values_of
@@ -75,10 +93,20 @@ def event_range(sample: Sample, largest_weight: float | None, method: str) -> tu
     assert sample.base_range is not None
     assert sample.residual_range is not None
     _check_seen(sample, method)
-    weight = sample.largest(largest_ratio(sample, largest_weight))
+    weight = known_bound(sample.largest(largest_ratio(sample, largest_weight)), method)
     low = sample.base_range[0] + min(0.0, weight * sample.residual_range[0])
     high = sample.base_range[1] + max(0.0, weight * sample.residual_range[1])
     return float(low), float(high)
+
+
+def about_average(
+    sample: Sample, largest_weight: float | None, level: float, method: str, reach: Callable[[float], float]
+) -> Interval:
+    """``value -+ reach(width)`` for independent events whose values lie in a range of known width."""
+    low, high = event_range(sample, largest_weight, method)
+    far = reach(high - low)
+    ends = sample.value - far, sample.value + far
+    return within_rewards(Interval(*ends, level, method, "independent", sample.estimand), sample)
 
 
 def _check_seen(sample: Sample, method: str) -> None:

@@ -7,7 +7,13 @@ from dataclasses import dataclass
 import numpy as np
 
 from backcast.estimate import Interval
-from backcast.intervals.bounds import check_largest_weight, largest_ratio, require_weighted_rewards, reward_range
+from backcast.intervals.bounds import (
+    check_largest_weight,
+    known_bound,
+    largest_ratio,
+    require_weighted_rewards,
+    reward_range,
+)
 from backcast.intervals.sample import Sample
 
 __all__ = ["ClopperPearson", "binomial_ends"]
@@ -44,9 +50,7 @@ class ClopperPearson:
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``. None takes it from the log: exact where the log records the logger's
-        probabilities of all actions or is uniform, otherwise one over the smallest logged propensity, which is
-        right only if the logger's floor shows there.
+        A known bound on ``pi/p``; None takes the one that the log shows, and refuses a log that shows none.
 
     Examples
     --------
@@ -74,7 +78,7 @@ class ClopperPearson:
     def _thinned(self, sample: Sample, low: float, high: float) -> tuple[int, int]:
         """Wins among the events kept, and how many were kept."""
         rng = np.random.default_rng((sample.seed, 1934))
-        heaviest = largest_ratio(sample, self.largest_weight)
+        heaviest = known_bound(largest_ratio(sample, self.largest_weight), "Clopper-Pearson")
         wins = kept = 0
         for columns in sample.columns():
             # two draws an event, so that the blocks do not matter

@@ -128,8 +128,8 @@ class CressieRead:
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``, infinity for none. None takes it from the log, where the log records the logger's
-        probabilities of all actions or is uniform, and infinity otherwise. A bound narrows the interval.
+        A known bound on ``pi/p``, infinity for none; None takes the one that the log shows, if any. A bound narrows
+        the interval.
 
     Examples
     --------
@@ -150,7 +150,7 @@ class CressieRead:
         low, high = reward_range(sample, "Cressie-Read")
         require_weighted_rewards(sample, "Cressie-Read")
         sums = WeightSums.of(sample.moments)
-        heaviest = largest_ratio(sample, self.largest_weight, unknown=math.inf)
+        heaviest = largest_ratio(sample, self.largest_weight)
         budget = self._budget(sums, heaviest, level)
         least = _least_of(sums, low, heaviest, budget)
         most = _least_of(sums.mirrored(), -high, heaviest, budget)

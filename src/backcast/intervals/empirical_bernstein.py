@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from backcast.estimate import Interval
-from backcast.intervals.bounds import check_largest_weight, event_range, within_rewards
+from backcast.intervals.bounds import about_average, check_largest_weight
 from backcast.intervals.sample import Sample
 
 __all__ = ["EmpiricalBernstein", "empirical_bernstein_reach"]
@@ -28,16 +28,13 @@ def empirical_bernstein_reach(variance: float, width: float, n: int, alpha: floa
 class EmpiricalBernstein:
     """Value plus or minus Maurer and Pontil's reach: like Hoeffding's, but the variance seen counts first.
 
-    Assumption: independent events, rewards within the declared range, weights within the bound; then it covers for
-    every n. Cross-fitted models tie events together: take ``Split`` or ``Fitted`` where the letter matters.
-    Estimand: that of the estimate (an average: IPS, DR and their relatives).
+    Assumption: independent events and bounds as :class:`Hoeffding` has them; then it covers for every n.
+    Estimand: that of the estimate, an average.
 
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``. None takes it from the log: exact where the log records the logger's
-        probabilities of all actions or is uniform, otherwise one over the smallest logged propensity, which is
-        right only if the logger's floor shows there.
+        As for :class:`Hoeffding`.
 
     Examples
     --------
@@ -57,8 +54,9 @@ class EmpiricalBernstein:
 
     def interval(self, sample: Sample, level: float) -> Interval:
         """Two ends about the estimate."""
-        low, high = event_range(sample, self.largest_weight, "empirical Bernstein")
-        n = sample.moments.n
-        reach = empirical_bernstein_reach(n * sample.std_error**2, high - low, n, (1 - level) / 2)
-        ends = sample.value - reach, sample.value + reach
-        return within_rewards(Interval(*ends, level, "empirical Bernstein", "independent", sample.estimand), sample)
+        n, variance = sample.moments.n, sample.moments.n * sample.std_error**2
+
+        def reach(width: float) -> float:
+            return empirical_bernstein_reach(variance, width, n, (1 - level) / 2)
+
+        return about_average(sample, self.largest_weight, level, "empirical Bernstein", reach)

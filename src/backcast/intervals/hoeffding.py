@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 
 from backcast.estimate import Interval
-from backcast.intervals.bounds import check_largest_weight, event_range, within_rewards
+from backcast.intervals.bounds import about_average, check_largest_weight
 from backcast.intervals.sample import Sample
 
 __all__ = ["Hoeffding"]
@@ -23,9 +23,7 @@ class Hoeffding:
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``. None takes it from the log: exact where the log records the logger's
-        probabilities of all actions or is uniform, otherwise one over the smallest logged propensity, which is
-        right only if the logger's floor shows there.
+        A known bound on ``pi/p``; None takes the one that the log shows, and refuses a log that shows none.
 
     Examples
     --------
@@ -45,7 +43,5 @@ class Hoeffding:
 
     def interval(self, sample: Sample, level: float) -> Interval:
         """Two ends about the estimate."""
-        low, high = event_range(sample, self.largest_weight, "Hoeffding")
-        reach = (high - low) * math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
-        ends = sample.value - reach, sample.value + reach
-        return within_rewards(Interval(*ends, level, "Hoeffding", "independent", sample.estimand), sample)
+        root = math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
+        return about_average(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)

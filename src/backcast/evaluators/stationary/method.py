@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
@@ -134,7 +134,7 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
-        interval=_interval(question.interval or method.interval, sample, question.level),
+        interval=_interval(question.interval or method.interval, sample, question.level, events.propensities_estimated),
         diagnostics=_diagnostics(moments, events.propensities_estimated),
         policy=question.policy_name or name_of(question.policy),
         evaluator=method.name,
@@ -143,14 +143,18 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
     )
 
 
-def _interval(chosen: Any, sample: Sample, level: float) -> Interval | None:
+def _interval(chosen: Any, sample: Sample, level: float, propensities_estimated: bool) -> Interval | None:
     if isinstance(chosen, type) or not isinstance(chosen, IntervalMethod):
         raise OptionError(
             f"interval is {chosen!r}; give an interval for fixed policies, such as Normal() or CressieRead()"
         )
     if not 0 < level < 1:
         raise OptionError(f"level is {level}; it must lie strictly between 0 and 1")
-    return chosen.interval(sample, level) if sample.moments.n > 1 else None
+    if sample.moments.n < 2:
+        return None
+    found = chosen.interval(sample, level)
+    # no interval knows the error of estimated propensities, so none holds for every n
+    return replace(found, assumption="asymptotic") if propensities_estimated else found
 
 
 def _require_overlap(name: str, moments: Moments) -> None:
