@@ -334,8 +334,8 @@ FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
     (sharp, even_on_record, "matching_actions", "fail"),
     (paper, of_the_next_action, "matching_actions", "fail"),
     (sharp, of_the_next_action, "matching_actions", "fail"),
-    (paper, of_the_likeliest_action, "harmonic_mean", "warn"),
-    (sharp, of_the_likeliest_action, "harmonic_mean", "warn"),
+    (paper, of_the_likeliest_action, "matching_actions", "fail"),
+    (sharp, of_the_likeliest_action, "matching_actions", "fail"),
     (paper, shuffled, "matching_actions", "fail"),
     (sharp, shuffled, "matching_actions", "fail"),
     (uniform, duplicated, "duplicates", "warn"),
@@ -389,6 +389,7 @@ def test_every_planted_fault_is_found(make: Callable[[Chance], Log], fault: Faul
     [
         (shuffled, "as if the column had been shuffled"),
         (of_the_next_action, "they look like those of another action"),
+        (of_the_likeliest_action, "they look like those of the likeliest action, whichever was taken"),
         (even_on_record, "they are all alike, the actions are not"),
         (action_in_the_context, "a feature gives the action away"),
     ],

@@ -18,7 +18,9 @@ __all__ = ["matching_actions"]
 NONE, WEAK = 0.1, 0.2  # correlations between recorded and predicted propensities
 TELLTALE = 0.95  # probability from which a context gives the action away
 GAIN = 0.01  # nats an event that contexts must tell of the actions before anything is made of correlations
-SHORT = 0.9  # of what the likeliest action's propensities should account for: below it something is wrong for sure
+# of what the propensities of the likeliest action, and of the second, should account for: below it something is wrong
+# for sure; between these and 1 an action may be impossible at events that look like others
+SHORT, HALF = 0.9, 0.5
 
 JOIN = (
     "Join propensities to their events again, by key and action; if they are lost, estimate them with "
@@ -32,19 +34,24 @@ LARGE = (
 
 
 def matching_actions(case: Case) -> Finding:
-    """``E[q(a)/p]`` is at most 1 for predicted probabilities q, and 1 for the action held likeliest."""
+    """``E[q(a)/p]`` is at most 1 for predicted probabilities q, and 1 for the actions held likeliest."""
     found = case.prediction
     if found is None:
         return Finding("matching_actions", "ok", math.nan, "too few events to tell how actions were chosen")
     p = case.log._propensities[found.rows]
     predicted, likeliest = found.own / p, found.hit / p
     above = log_mean_exp(np.array([excess_evidence(predicted), excess_evidence(likeliest)]))
-    below = shortfall_evidence(likeliest, float(likeliest.size), float(1 / p.min()))
+    largest = float(1 / p.min())
+    below = shortfall_evidence(likeliest, float(likeliest.size), largest) - math.log(2)
+    # propensities of the likeliest action, recorded for every action, are right for that one and betray the second
+    second = shortfall_evidence(found.second / p, float(found.close.sum()), largest) - math.log(2)
     figure = float(predicted.mean())
     if above >= SURE:
         return _too_small(found, p, figure)
     if below >= SURE:
         return _too_large(found, p, float(likeliest.mean()))
+    if second >= SURE:
+        return _second_too_large(float((found.second / p).sum() / found.close.sum()))
     message = f"propensities agree with how contexts make actions likely (mean of q/p is {figure:.3g})"
     return Finding("matching_actions", "ok", figure, message)
 
@@ -63,6 +70,15 @@ def _too_large(found: Prediction, p: FloatArray, figure: float) -> Finding:
     if cause:
         return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
     return Finding("matching_actions", "fail" if figure < SHORT else "warn", figure, message, LARGE)
+
+
+def _second_too_large(figure: float) -> Finding:
+    """The likeliest action's propensities are right, those of the second likeliest are not."""
+    message = f"the second likeliest action is taken less often than propensities say (mean of I/p is {figure:.3g})"
+    if figure < HALF:
+        cause = "they look like those of the likeliest action, whichever was taken"
+        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
+    return Finding("matching_actions", "warn", figure, message, LARGE)
 
 
 def _strangers(found: Prediction, p: FloatArray) -> str:

@@ -17,6 +17,7 @@ FITTED = 6_000  # events a fit looks at
 SCORED = 40_000  # events that are predicted
 CELLS = 4_000_000  # events times actions that are predicted at once
 ACTIONS = 30  # the most frequent actions, which alone are predicted
+CLOSE = 1 / 3  # of the likeliest action's chance: from there on the second likeliest has a real one
 FEATURES = 1_000  # the most frequent features, which alone are looked at
 
 
@@ -24,7 +25,8 @@ class Prediction(NamedTuple):
     """Predicted probabilities at some rows of a log, none of which the model had seen.
 
     ``own`` is that of the action taken, ``top`` the largest, ``hit`` whether the likeliest action was the one taken,
-    ``usual`` the frequency of the action taken in the past that the model saw.
+    ``usual`` the frequency of the action taken in the past that the model saw; ``close`` says where the second
+    likeliest action has a real chance, and ``second`` whether it was taken there.
     """
 
     rows: IntArray
@@ -32,6 +34,8 @@ class Prediction(NamedTuple):
     top: FloatArray
     hit: FloatArray
     usual: FloatArray
+    close: FloatArray
+    second: FloatArray
 
 
 def predict_actions(log: Log, order: IntArray) -> Prediction | None:
@@ -58,8 +62,11 @@ def _stage(log: Log, past: IntArray, rows: IntArray) -> Prediction:
     actions = log._actions[rows]
     taken = (np.arange(rows.size), actions)
     usual = np.bincount(training._actions, minlength=log.n_actions) / len(training)
-    hit = (chances.argmax(axis=1) == actions).astype(np.float64)
-    return Prediction(rows, chances[taken], chances.max(axis=1), hit, usual[actions])
+    own, best, top = chances[taken], chances.argmax(axis=1), chances.max(axis=1)
+    chances[np.arange(rows.size), best] = 0.0
+    close = (chances.max(axis=1) >= CLOSE * top).astype(np.float64)
+    second = close * (chances.argmax(axis=1) == actions)
+    return Prediction(rows, own, top, (best == actions).astype(np.float64), usual[actions], close, second)
 
 
 def _frequent(log: Log, rows: IntArray) -> IntArray:
