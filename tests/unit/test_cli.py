@@ -14,6 +14,8 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -234,6 +236,31 @@ class TestCheck:
         log = bc.read_log("log.csv", context="hour", action="shown", reward="click", propensity="p")
         assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == bc.check(log, bc.LinUCB()).to_dict()
 
+    def test_logs_of_vowpal_wabbit_need_no_columns(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        rng = np.random.default_rng(0)
+        lines = "".join(f"{a}:{1 - a}:0.5 | hour:{rng.random():.3f}\n" for a in rng.integers(1, 3, 400))
+        (folder / "log.vw").write_text(lines)
+        (folder / "log.dat").write_text(lines.replace(":0.5 ", ":0.9 "))
+        assert run("check log.vw --policy 'fixed:probabilities=[0.25,0.75]' --json") == 0
+        found = json.loads(capsys.readouterr().out)
+        assert found == bc.check(bc.read_vw("log.vw"), bc.Fixed([0.25, 0.75])).to_dict()
+        assert found["policy"]["evaluator"] == "ShrinkageDR()"
+        assert run("check log.dat --format cb --quiet") == 1
+        assert "fail      constant propensity" in capsys.readouterr().out
+        assert run("evaluate log.dat --format vw --policy uniform --evaluator ips --json") == 0
+        estimates = json.loads(capsys.readouterr().out)["estimates"]
+        # the second action earns 1, has about half of the events, and weighs 0.5 / 0.9
+        assert estimates["uniform"]["value"] == pytest.approx(0.5 * 0.5 / 0.9, abs=0.05)
+
+    def test_a_parquet_file_is_examined_like_a_csv(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        write_even_log(folder / "log.csv")
+        pq.write_table(pyarrow.csv.read_csv(folder / "log.csv"), folder / "log.parquet")
+        printed = []
+        for words in (CHECK, CHECK.replace("log.csv", "log.parquet")):
+            assert run(f"{words} --json --policy uniform") == 0
+            printed.append(capsys.readouterr().out)
+        assert printed[0] == printed[1]
+
     def test_drift_is_no_fault_where_the_order_matters(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv", 1000, drifting=True)
         verdicts = []
@@ -305,6 +332,8 @@ BAD = {
     "a comparison without replicates": f"{COMPARE} --policy uniform --policy ucb1 --replicates none",
     "a name given twice": f"{COMPARE} --policy a=uniform --policy a=ucb1",
     "a name without a policy": f"{COMPARE} --policy a= --policy ucb1",
+    "a part that no column plays": "evaluate log.csv --action shown --reward click --policy uniform",
+    "columns of a log that has none": "check log.dsjson --action shown",
     "a check of no column": "check log.csv --action shown --reward click --propensity q",
 }
 

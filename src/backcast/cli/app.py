@@ -96,9 +96,10 @@ EVALUATE_EXAMPLE = (
 @app.command(epilog=f"{ON_THE_NEWS}\n\n{EVALUATE_EXAMPLE}\n\n{EXIT_CODES}")
 def evaluate(
     log: o.LogPath,
-    action: o.Action,
-    reward: o.Reward,
-    propensity: o.Propensity,
+    *,
+    action: o.Action = None,
+    reward: o.Reward = None,
+    propensity: o.Propensity = None,
     policy: o.PolicyWords,
     context: o.Context = None,
     evaluator: o.EvaluatorWords = "auto",
@@ -140,9 +141,10 @@ COMPARE_EXAMPLE = (
 @app.command(epilog=f"{ON_THE_NEWS}\n\n{COMPARE_EXAMPLE}\n\n{EXIT_CODES}")
 def compare(
     log: o.LogPath,
-    action: o.Action,
-    reward: o.Reward,
-    propensity: o.Propensity,
+    *,
+    action: o.Action = None,
+    reward: o.Reward = None,
+    propensity: o.Propensity = None,
     policy: o.PolicyWords,
     context: o.Context = None,
     evaluator: o.EvaluatorWords = "auto",
@@ -184,9 +186,10 @@ CHECK_CODES = "Exit codes: 0 no finding failed; 1 at least one did; 2 bad input;
 @app.command(epilog=f"{ON_THE_NEWS}\n\n{CHECK_EXAMPLE}\n\n{CHECK_CODES}")
 def check(
     log: o.LogPath,
-    action: o.Action,
-    reward: o.Reward,
-    propensity: o.Propensity,
+    *,
+    action: o.Action = None,
+    reward: o.Reward = None,
+    propensity: o.Propensity = None,
     context: o.Context = None,
     policy: o.OnePolicy = None,
     exchangeable: o.OrderMeansNothing = True,

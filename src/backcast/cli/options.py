@@ -31,14 +31,18 @@ __all__ = [
 ]
 
 LogPath: TypeAlias = Annotated[
-    str, typer.Argument(help="Parquet, CSV, NDJSON or Arrow: a file, a quoted pattern, or a folder.")
+    str,
+    typer.Argument(
+        help="Parquet, CSV, NDJSON or Arrow: a file, a quoted pattern, or a folder; or logs of Vowpal Wabbit, .vw or "
+        ".dsjson, which name no columns."
+    ),
 ]
 Context: TypeAlias = Annotated[
     list[str] | None, typer.Option(help="Context columns by name or quoted pattern. May be given several times.")
 ]
-Action: TypeAlias = Annotated[str, typer.Option(help="Column of the action that was taken.")]
-Reward: TypeAlias = Annotated[str, typer.Option(help="Column of the reward that came of it.")]
-Propensity: TypeAlias = Annotated[str, typer.Option(help="Column of the probability with which it was taken.")]
+Action: TypeAlias = Annotated[str | None, typer.Option(help="Column of the action that was taken.")]
+Reward: TypeAlias = Annotated[str | None, typer.Option(help="Column of the reward that came of it.")]
+Propensity: TypeAlias = Annotated[str | None, typer.Option(help="Column of the probability with which it was taken.")]
 POLICY_HELP = (
     "Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a module of "
     "the current folder, which is imported and called."
@@ -97,7 +101,10 @@ Seed: TypeAlias = Annotated[int, typer.Option(min=0, help="Same seed, same answe
 RewardRange: TypeAlias = Annotated[
     tuple[float, float] | None, typer.Option(help="Known lowest and highest reward, such as 0 1.")
 ]
-Format: TypeAlias = Annotated[str | None, typer.Option(help="Kind of file, where its name does not say.")]
+Format: TypeAlias = Annotated[
+    str | None,
+    typer.Option(help="Kind of file, where its name does not say; dsjson, cb or adf for Vowpal Wabbit's."),
+]
 ReportPath: TypeAlias = Annotated[str | None, typer.Option(help="Write an HTML report to this file.")]
 AsJson: TypeAlias = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 Quiet: TypeAlias = Annotated[bool, typer.Option("--quiet", help="No progress, verdict or notes.")]

@@ -32,6 +32,8 @@ __all__ = [
     "warnings_in_one_line",
 ]
 
+VOWPAL_WABBIT = ("vw", "dsjson", "cb", "adf")
+
 # what replicates come to, for a bar: passes over all events, and subsets of a quarter of them
 WHOLE_PASSES, USUAL_REPLICATES = 16, 300
 
@@ -42,9 +44,9 @@ class LogFile:
 
     path: str
     context: tuple[str, ...]
-    action: str
-    reward: str
-    propensity: str
+    action: str | None
+    reward: str | None
+    propensity: str | None
     format: str | None = None
     options: Mapping[str, Any] = field(default_factory=dict)
 
@@ -52,15 +54,33 @@ class LogFile:
         """The log, checked."""
         import backcast as bc
 
+        if self._of_vowpal_wabbit:
+            return bc.read_vw(self.path, format=None if self.format == "vw" else self.format, **self.options)
         return bc.read_log(
             self.path,
             context=list(self.context),
-            action=self.action,
-            reward=self.reward,
-            propensity=self.propensity,
+            action=self._column("action"),
+            reward=self._column("reward"),
+            propensity=self._column("propensity"),
             format=self.format,
             **self.options,
         )
+
+    @property
+    def _of_vowpal_wabbit(self) -> bool:
+        named = re.search(r"\.(vw|dsjson)(\.(gz|bz2|xz))?$", self.path) is not None
+        if not (named if self.format is None else self.format in VOWPAL_WABBIT):
+            return False
+        for name in ("context", "action", "reward", "propensity"):
+            if getattr(self, name):
+                raise OptionError(f"--{name} is given and logs of Vowpal Wabbit have no columns; leave it out")
+        return True
+
+    def _column(self, name: str) -> str:
+        column: str | None = getattr(self, name)
+        if column is None:
+            raise OptionError(f"--{name} is missing; say which column of {self.path!r} holds it")
+        return column
 
 
 @dataclass(frozen=True)
