@@ -57,8 +57,9 @@ def test_all_functionals_at_once_on_a_known_law() -> None:
 
 def test_bands_and_intervals_cover() -> None:
     runs = 200
-    hits = np.zeros(4, dtype=int)
-    median = optimize.brentq(lambda reward: truth(reward) - 0.5, -2, 5)
+    hits = np.zeros(6, dtype=int)
+    median, quarter, three = (optimize.brentq(lambda r, q=q: truth(r) - q, -5, 8) for q in (0.5, 0.25, 0.75))
+    worst, best = partial_mean(-np.inf, quarter) / 0.25, partial_mean(three, np.inf) / 0.25
     for seed in range(runs):
         law = reward_distribution(normal_log(400, seed), POLICY, seed=seed)
         known = truth(law.rewards)
@@ -69,9 +70,17 @@ def test_bands_and_intervals_cover() -> None:
             _covers(law.quantile(0.5), median),
             _covers(law.at(1.0), truth(1.0)),
             _covers(law.mean(), 0.75),
+            _covers(law.cvar(0.25), worst),
+            _covers(law.cvar(0.25, "high"), best),
         ]
-    # asymptotic claims of 95 %: below 92 % - slack only with odds of 1e-3 each
-    assert (hits >= stats.binom.ppf(1e-3, runs, 0.92)).all(), hits
+    # asymptotic claims of 95 %, less two points for 400 events; 1,000 other logs gave 93.3 to 95.2 %. Odds of 1e-3 each
+    assert (hits >= stats.binom.ppf(1e-3, runs, 0.93)).all(), hits
+
+
+def partial_mean(low: float, high: float) -> float:
+    """``E[r; low < r <= high]`` under the policy."""
+    parts = [stats.norm.expect(loc=mean, lb=low, ub=high) for mean in (0.0, 3.0)]
+    return float(0.75 * parts[0] + 0.25 * parts[1])
 
 
 def _covers(found: Any, known: float) -> bool:
