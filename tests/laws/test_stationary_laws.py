@@ -6,7 +6,6 @@ import copy
 import math
 import tracemalloc
 from collections.abc import Callable
-from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -16,6 +15,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backcast.errors import EvaluationError, NeedsStationaryPolicy
+from backcast.evaluators.direct import DM
+from backcast.evaluators.distribution import CVaR, reward_distribution
 from backcast.evaluators.question import Question, Streams
 from backcast.evaluators.stationary import (
     CAB,
@@ -33,6 +34,7 @@ from backcast.evaluators.stationary import (
 )
 from backcast.evaluators.stationary.method import moments_of
 from backcast.evaluators.stationary.weighing import unshaped, weigh
+from backcast.health import check
 from backcast.intervals.moments import Moments
 from backcast.log import Log
 from backcast.policies.linear import EpsilonGreedy
@@ -327,16 +329,57 @@ def test_a_policy_that_answers_for_single_actions_is_never_asked_for_all(name: s
     assert single.std_error == pytest.approx(by_table.std_error, rel=1e-9)
 
 
-def test_ten_thousand_actions_need_no_table() -> None:
-    log = many_actions(20_000, 10_000, np.random.default_rng(0))
-    question = Question(log, Sparse(10_000, tables=False), reward_model=Sloping(10_000, tables=False))
+def test_the_direct_method_needs_no_table_either() -> None:
+    log = many_actions(200, 50, np.random.default_rng(0))
+    by_table = answer_of(DM(), log, Fixed(Sparse(50).probabilities), Sloping(50))
+    assert answer_of(DM(), log, Sparse(50, tables=False), Sloping(50, tables=False)) == pytest.approx(by_table)
+
+
+def answer_of(evaluator: Any, log: Log, policy: Any, model: Any) -> float:
+    return float(evaluator.answer(Question(log, policy, reward_model=model)).value)
+
+
+def peak_memory(work: Any, n: int, n_actions: int) -> int:
+    """Bytes at the most while a log of so many events and actions is worked on, without the log itself."""
+    log = many_actions(n, n_actions, np.random.default_rng(0))
+    work(log[:100], n_actions)  # imports and compilation are not counted
     tracemalloc.start()
-    IPS().answer(replace(question, reward_model=None))
-    DR().answer(question)
+    work(log, n_actions)
     _, peak = tracemalloc.get_traced_memory()
     tracemalloc.stop()
-    # events times actions would be 1,600 MB
-    assert peak < 50e6
+    return peak
+
+
+def by_evaluator(evaluator: Any) -> Any:
+    def work(log: Log, n_actions: int) -> None:
+        answer_of(evaluator, log, Sparse(n_actions, tables=False), Sloping(n_actions, tables=False))
+
+    return work
+
+
+LEAN = {
+    **{type(each).__name__: by_evaluator(each) for each in (IPS(), SNIPS(), DR(), DM(), SwitchDR(), CVaR())},
+    "reward_distribution": lambda log, k: reward_distribution(log, Sparse(k, tables=False)),
+}
+
+
+@pytest.mark.parametrize("name", LEAN)
+def test_memory_grows_with_the_events_and_not_with_the_actions(name: str) -> None:
+    few, many, longer = (
+        peak_memory(LEAN[name], *size) for size in [(20_000, 1_000), (20_000, 10_000), (40_000, 1_000)]
+    )
+    # events times actions would be 160 MB, 1,600 MB and 320 MB
+    assert few < 20e6
+    assert many < 1.2 * few
+    assert longer < 2.5 * few
+
+
+def test_the_doctor_asks_for_single_actions_too() -> None:
+    def work(log: Log, n_actions: int) -> None:
+        check(log, Sparse(n_actions, tables=False))
+
+    # it predicts at most 4 million events times actions at a time, in a few arrays of 32 MB; the log has 200 million
+    assert peak_memory(work, 20_000, 10_000) < 200e6
 
 
 @every

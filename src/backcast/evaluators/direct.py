@@ -11,17 +11,16 @@ import numpy as np
 from backcast.arrays import FloatArray
 from backcast.diagnostics import ModelDiagnostics
 from backcast.engine.live import RewardLaw, run_forward
-from backcast.engine.scoring import fresh_copy, probabilities_of
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
 from backcast.evaluators.predictions import predicted_parts
 from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.stationary.weighing import weigh
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
 
 __all__ = ["DM"]
 
-BLOCK = 1 << 14
 NOTE = "The direct method's error is the bias of its reward model, which no interval from the same log can show."
 
 
@@ -49,31 +48,36 @@ class DM:
             raise EvaluationError(
                 "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
             )
-        streams = Streams.of(question.seed)
-        parts = predicted_parts(question, streams)
-        if is_learning(question.policy):
-            rounds = np.concatenate([_simulated(question, log, predicted, streams) for log, predicted in parts])
-        else:
-            rounds = np.concatenate([_expected(question, log, predicted, streams) for log, predicted in parts])[None]
+        rounds, notes = _simulated_all(question) if is_learning(question.policy) else _expected(question)
         return Estimate(
             value=float(rounds.mean()),
             std_error=math.nan,
             interval=None,
-            diagnostics=ModelDiagnostics(events=rounds.size, rounds=rounds.shape[1], trajectories=rounds.shape[0]),
+            diagnostics=_diagnosed(rounds, question),
             policy=question.policy_name,
             evaluator=self.name,
             curve=_curve(rounds) if is_learning(question.policy) else None,
             horizon=question.horizon,
-            notes=(NOTE,),
+            notes=(NOTE, *notes),
             settings={"seed": question.seed},
         )
 
 
-def _expected(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:
-    policy = fresh_copy(question.policy, log, streams.policy)
-    means = np.broadcast_to(predicted, (len(log), log.n_actions))
-    blocks = [slice(start, start + BLOCK) for start in range(0, len(log), BLOCK)]
-    return np.concatenate([(probabilities_of(policy, log[block]) * means[block]).sum(axis=1) for block in blocks])
+def _diagnosed(rounds: FloatArray, question: Question) -> ModelDiagnostics:
+    trajectories, length = rounds.shape
+    return ModelDiagnostics(rounds.size, length, trajectories, question.propensities_estimated)
+
+
+def _expected(question: Question) -> tuple[FloatArray, tuple[str, ...]]:
+    """The model's expectation at every event, and what a reader must know of it; no table of all events is built."""
+    events = weigh(question, model=True)
+    return np.concatenate([block.base for block in events])[None], events.notes
+
+
+def _simulated_all(question: Question) -> tuple[FloatArray, tuple[str, ...]]:
+    streams = Streams.of(question.seed)
+    parts = predicted_parts(question, streams)
+    return np.concatenate([_simulated(question, log, predicted, streams) for log, predicted in parts]), ()
 
 
 def _simulated(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:

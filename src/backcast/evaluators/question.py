@@ -46,6 +46,12 @@ class Question:
         """Whether the log is at hand whole."""
         return isinstance(self.log, Log)
 
+    @property
+    def propensities_estimated(self) -> bool:
+        """Whether propensities were estimated from the log; those of a stream from files never are."""
+        parts = self.log if isinstance(self.log, list | tuple) else (self.log,)
+        return any(getattr(part, "propensities_estimated", False) for part in parts)
+
     def parts(self) -> Iterator[Log]:
         """The log in parts, in order."""
         if self.in_memory:

@@ -7,9 +7,9 @@ from typing import Any
 import numpy as np
 
 from backcast.arrays import FloatArray
-from backcast.engine.scoring import fresh_copy
 from backcast.errors import OptionError
-from backcast.evaluators.stationary.target import probability_of
+from backcast.evaluators.question import Question
+from backcast.evaluators.stationary.weighing import weigh
 from backcast.health.case import Case
 from backcast.health.evidence import SURE, shortfall_evidence
 from backcast.health.findings import Finding, PolicyFit, Verdict, worst
@@ -24,10 +24,9 @@ GOOD, POOR, HOPELESS = 1_000.0, 100.0, 10.0  # effective sample sizes
 
 def fit_of(case: Case, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple[Finding, ...]]:
     """How the log suits the policy, in figures and in findings."""
-    if isinstance(policy, type) or not isinstance(policy, Policy | LogPolicy):
+    if isinstance(policy, type) or not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
-    own = fresh_copy(policy, case.log, np.random.default_rng(0))
-    weights = probability_of(own, case.log) * case.inverse
+    weights = np.concatenate([block.ratio for block in weigh(Question(case.log, policy), model=False)])
     findings = policy_support(case, weights), policy_overlap(case, weights)
     ready = worst([finding.verdict for finding in findings])
     evaluator, reason = _evaluator(is_learning(policy), drifts or not case.exchangeable, weights, ready)
