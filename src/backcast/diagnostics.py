@@ -8,6 +8,7 @@ from typing import Any, Protocol
 __all__ = [
     "ClockDiagnostics",
     "Diagnostics",
+    "Facts",
     "ModelDiagnostics",
     "PermutedDiagnostics",
     "ReplayDiagnostics",
@@ -43,7 +44,19 @@ def _figure(value: object) -> str:
 
 
 @dataclass(frozen=True)
-class WeightDiagnostics:
+class Facts:
+    """What all diagnostics can do: tell their facts by name, and print them."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        return as_lines(self)
+
+
+@dataclass(frozen=True)
+class WeightDiagnostics(Facts):
     """Of estimators that weigh events of a fixed policy."""
 
     events: int
@@ -52,32 +65,19 @@ class WeightDiagnostics:
     largest_weight: float
     propensities_estimated: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)
-
 
 @dataclass(frozen=True)
-class ModelDiagnostics:
+class ModelDiagnostics(Facts):
     """Of the direct method: everything hangs on the reward model."""
 
     events: int
     rounds: int
     trajectories: int
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)
+    propensities_estimated: bool = False
 
 
 @dataclass(frozen=True)
-class ReplayDiagnostics:
+class ReplayDiagnostics(Facts):
     """Of evaluators that simulate histories by accepting events.
 
     Attributes
@@ -121,16 +121,9 @@ class ReplayDiagnostics:
     value_per_round: float
     propensities_estimated: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)
-
 
 @dataclass(frozen=True)
-class ClockDiagnostics:
+class ClockDiagnostics(Facts):
     """Of clock replay.
 
     Attributes
@@ -161,16 +154,9 @@ class ClockDiagnostics:
     value_spread: float
     propensities_estimated: bool = False
 
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)
-
 
 @dataclass(frozen=True)
-class PermutedDiagnostics:
+class PermutedDiagnostics(Facts):
     """Of DR-ns over permutations of the log.
 
     Attributes
@@ -198,10 +184,3 @@ class PermutedDiagnostics:
     sampling_error: float
     monte_carlo_error: float
     propensities_estimated: bool = False
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)

@@ -15,8 +15,15 @@ from sklearn.tree import DecisionTreeClassifier
 from backcast.arrays import FloatArray
 from backcast.errors import LogError, OptionError
 from backcast.evaluation import evaluate
-from backcast.evaluators.stationary import IPS
+from backcast.evaluators.clock import ClockReplay
+from backcast.evaluators.direct import DM
+from backcast.evaluators.distribution import CVaR
+from backcast.evaluators.drns import DRns
+from backcast.evaluators.monitor import Monitor
+from backcast.evaluators.rejection import RS
+from backcast.evaluators.stationary import IPS, SNIPS
 from backcast.log import Log
+from backcast.policies.arms import UCB1
 from backcast.policies.stationary import Fixed
 from backcast.propensities import (
     PropensityEstimate,
@@ -206,6 +213,23 @@ def test_refuses_contexts_without_actions() -> None:
 # Logs of estimated propensities
 
 
+def every_kind_of_result(log: Log) -> list[Any]:
+    """Results with diagnostics of every kind, of fixed policies and of learning ones, in memory and in parts."""
+    few = log[:300]
+    monitor = Monitor(UCB1(), reward_range=(0.0, 1.0), smallest_propensity=1e-3)
+    monitor.feed(few)
+    return [
+        evaluate([few[:100], few[100:]], Fixed([0.25] * K), SNIPS()),
+        evaluate(few, Fixed([0.25] * K), DM()),
+        evaluate(few, Fixed([0.25] * K), CVaR(0.5)),
+        evaluate(few, UCB1(), DRns(q=0.01)),
+        evaluate(few, UCB1(), DRns(q=0.01), horizon=5, replicates=60),
+        evaluate(few, UCB1(), RS(), horizon=5),
+        evaluate(few, UCB1(), ClockReplay(), horizon=5, replicates=60),
+        monitor.estimate(),
+    ]
+
+
 def test_results_say_that_propensities_were_estimated() -> None:
     known = soft_log(3000)
     log = with_estimated_propensities(
@@ -215,7 +239,9 @@ def test_results_say_that_propensities_were_estimated() -> None:
     assert log[:5].propensities_estimated
     assert log.reward_range == (0.0, 1.0)
     estimate = evaluate(log, Fixed([0.25] * K), IPS())
-    assert estimate.diagnostics.to_dict()["propensities_estimated"] is True
+    for found in (estimate, *every_kind_of_result(log)):
+        assert found.diagnostics.to_dict()["propensities_estimated"] is True
+        assert "Propensities were estimated from the log" in str(found)
     truth = evaluate(known, Fixed([0.25] * K), IPS())
     # both have standard errors of about 0.02, from the same events
     assert abs(estimate.value - truth.value) < 0.04

@@ -171,5 +171,5 @@ def clock_diagnostics(found: Replicated, question: Question) -> ClockDiagnostics
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
         value_spread=math.sqrt(lasting_variance([outcome.event_values for outcome in found.outcomes])),
-        propensities_estimated=question.log.propensities_estimated,
+        propensities_estimated=question.propensities_estimated,
     )

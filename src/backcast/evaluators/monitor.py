@@ -70,6 +70,7 @@ class Monitor:
         self._streams = Streams.of(seed)
         self._run: Run | None = None
         self._total, self._events = 0.0, 0
+        self._estimated = False
 
     def feed(self, log: Log) -> None:
         """Take in the next events, in order."""
@@ -88,6 +89,7 @@ class Monitor:
         self._run.feed(log, np.full((1, log.n_actions), mean), self._streams.acceptance.random(len(log)))
         self._total += float(log.rewards.sum())
         self._events += len(log)
+        self._estimated |= log.propensities_estimated
 
     def estimate(self) -> Estimate:
         """The estimate up to now, with an interval that holds at this and every other look."""
@@ -102,6 +104,7 @@ class Monitor:
             self._smallest,
             bound_known=True,  # it was declared
             c_max=self._run.steering.c_max,
+            propensities_estimated=self._estimated,
         )
         question = Question(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)
         return doubly_robust_estimate(question, found, f"Monitor of {self._evaluator.name}")

@@ -116,6 +116,6 @@ def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:
         bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
-        propensities_estimated=question.log.propensities_estimated,
+        propensities_estimated=question.propensities_estimated,
     )
     return found.estimate(outer, question, diagnostics)

@@ -41,6 +41,7 @@ class Simulation:
     smallest_propensity: float
     bound_known: bool
     c_max: float
+    propensities_estimated: bool
 
     @property
     def complete(self) -> list[Trajectory]:
@@ -82,7 +83,8 @@ def simulate(question: Question, steering: Steering) -> Simulation:
     if run is None:
         raise EvaluationError("the stream gave no events")
     ranges = rewards, _hull(rewards, values)
-    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, bound_known, steering.c_max)
+    estimated = question.propensities_estimated
+    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, bound_known, steering.c_max, estimated)
     if not found.complete:
         _report_failure(question, found)
     return found
@@ -147,7 +149,7 @@ def diagnose(question: Question, found: Simulation) -> ReplayDiagnostics:
         bias_certificate=float(found.values(lambda trajectory: float(trajectory.sums["excess"])).mean()),
         theorem_1=(rounds + 1) / 2 * mass / (1 - mass) if mass < 1 else float("inf"),
         value_per_round=float(per_round.mean()),
-        propensities_estimated=bool(getattr(question.log, "propensities_estimated", False)),
+        propensities_estimated=found.propensities_estimated,
     )
 
 

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
 
 from backcast.arrays import BoolArray, FloatArray, IntArray
+from backcast.diagnostics import Facts
 from backcast.errors import LogError, OptionError
 from backcast.log import Log
 from backcast.options import count
@@ -24,7 +25,7 @@ __all__ = ["PropensityDiagnostics", "PropensityEstimate", "estimate_propensities
 
 
 @dataclass(frozen=True)
-class PropensityDiagnostics:
+class PropensityDiagnostics(Facts):
     """How far to believe estimated propensities.
 
     Attributes
@@ -56,13 +57,6 @@ class PropensityDiagnostics:
     temperature: float
     exploration: float
     gain: float
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name.replace('_', ' '):<18} {value:.4g}" for name, value in asdict(self).items())
 
 
 @dataclass(frozen=True, eq=False)

@@ -27,6 +27,7 @@ __all__ = ["differences_table", "estimate_text", "estimates_table", "one_line"]
 
 WIDTH = 100
 LABEL = 12
+ESTIMATED = "Propensities were estimated from the log, not recorded; no interval knows the error of that."
 STYLES = {"": "", "good": "green", "fair": "yellow", "poor": "red"}
 
 
@@ -58,6 +59,7 @@ def estimate_text(estimate: Estimate) -> str:
         ("weights", _weights(facts)),
         ("bias", _bias(facts)),
         ("belief", _belief(estimate)),
+        ("note", ESTIMATED if facts.get("propensities_estimated") else ""),
         *(("note", note) for note in estimate.notes),
     ]
     head = f"{one_line(estimate.policy)}: {value_words(estimate)} a round"
