@@ -117,8 +117,10 @@ def test_betting_covers_with_no_bound_on_the_weights(weights: str, n: int) -> No
 
 @pytest.mark.parametrize("name", ["Hoeffding", "EmpiricalBernstein", "Betting"])
 @pytest.mark.parametrize("weights", LOGGERS)
-def test_finite_sample_intervals_cover_with_a_given_model(name: str, weights: str) -> None:
-    assert hits(FINITE[name](LARGEST[weights]), weights, 100, 0.0, 1.0, DR(), reward_model=0.5) >= least(LEVEL)
+@pytest.mark.parametrize(("low", "high"), RANGES)
+def test_finite_sample_intervals_cover_with_a_given_model(name: str, weights: str, low: float, high: float) -> None:
+    middle = (low + high) / 2
+    assert hits(FINITE[name](LARGEST[weights]), weights, 100, low, high, DR(), reward_model=middle) >= least(LEVEL)
 
 
 @pytest.mark.parametrize("weights", LOGGERS)

@@ -44,13 +44,13 @@ class ClopperPearson:
     share of rewards at the upper end is exact. Rewards between the ends of their range count as a coin with that
     mean. Costly with large weights: about ``n / largest weight`` events are kept.
 
-    Assumption: independent events, rewards within the declared range, weights within the bound; then it covers for
-    every n. Estimand: V(pi). For IPS, SNIPS and BaselineIPS. The draws come from the question's seed.
+    Assumption: independent events and bounds as :class:`Hoeffding` has them; then it covers for every n.
+    Estimand: V(pi). For IPS, SNIPS and BaselineIPS. The draws come from the question's seed.
 
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``; None takes the one that the log shows, and refuses a log that shows none.
+        As for :class:`Hoeffding`.
 
     Examples
     --------
