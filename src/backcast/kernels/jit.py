@@ -30,9 +30,11 @@ def cache_folder() -> Path:
     """Where compiled code is kept: under ``NUMBA_CACHE_DIR``, the user's cache folder, or a temporary one."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(numba.__version__.encode())
-    for room in ("kernels", "policies", "engine"):
-        for source in sorted((package / room).rglob("*.py")):
-            digest.update(source.read_bytes())
+    for source in sorted(package.rglob("*.py")):
+        text = source.read_bytes()
+        # three rooms whole, because their kernels read constants of each other; of the rest, files with kernels alone
+        if source.relative_to(package).parts[0] in ("kernels", "policies", "engine") or b"\n@compiled" in text:
+            digest.update(text)
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
     for parent in (Path(home).expanduser(), Path(tempfile.gettempdir())):
         folder = parent / "backcast" / digest.hexdigest()[:16]
