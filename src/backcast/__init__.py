@@ -64,6 +64,7 @@ if TYPE_CHECKING:
     from backcast.intervals.segments import Segments
     from backcast.intervals.theorem_2 import TheoremTwo
     from backcast.log import Log
+    from backcast.passage import Passage
     from backcast.policies.arms import UCB1, RoundRobin
     from backcast.policies.classifier import FromClassifier
     from backcast.policies.compiled import Compiled
@@ -161,6 +162,7 @@ _HOMES = {
         "with_estimated_propensities",
     ),
     "backcast.log": ("Log",),
+    "backcast.passage": ("Passage",),
     "backcast.policies.arms": ("UCB1", "RoundRobin"),
     "backcast.policies.classifier": ("FromClassifier",),
     "backcast.policies.compiled": ("Compiled",),
@@ -244,6 +246,7 @@ __all__ = [
     "NeedsUniformLog",
     "Normal",
     "OptionError",
+    "Passage",
     "PerAction",
     "PessimisticDR",
     "Policy",

@@ -15,7 +15,7 @@ from backcast.arrays import FloatArray
 from backcast.choosing import sure_of_evaluator
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, check_question, named_policy, showing_progress
+from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
 from backcast.evaluators.question import Question
 from backcast.evaluators.replicates import replicate_all, replicated_from
@@ -77,10 +77,20 @@ class Comparison:
         }
 
     def plot(self) -> Any:
-        """An Altair chart of the policies with their intervals."""
-        from backcast.report.charts import forest_chart
+        """An Altair chart of the policies with their intervals, and of their paired differences."""
+        from backcast.report.charts import comparison_chart
 
-        return forest_chart(self)
+        return comparison_chart(self)
+
+    def _repr_html_(self) -> str:
+        from backcast.report.notebook import comparison_html
+
+        return comparison_html(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from backcast.report.notebook import mime_bundle
+
+        return mime_bundle(str(self), self._repr_html_(), include, exclude)
 
 
 def compare(
@@ -134,7 +144,8 @@ def _paired(
     for place, (name, policy) in enumerate(policies.items()):
         own = replace(question, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
-        estimates[name] = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
+        estimate = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
+        estimates[name] = with_passage(estimate, evaluator, own)
     sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1
     return _comparison(estimates, sampling + monte_carlo, found.gap_variance, (freedom, question.level), notes)
@@ -170,13 +181,12 @@ def _comparison(
     pairs = list(combinations(range(len(names)), 2))
     each = 1 - (1 - level) / len(pairs)
     reach = float(stats.t.ppf((1 + each) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + each) / 2))
+    method = "paired group jackknife" if math.isfinite(freedom) else "normal, errors added"
     differences = []
     for a, b in pairs:
         error = math.sqrt(gap_variance(a, b))
         gap = float(values[a] - values[b])
-        interval = Interval(
-            gap - reach * error, gap + reach * error, level, "paired group jackknife", "independent", DIFFERENCE
-        )
+        interval = Interval(gap - reach * error, gap + reach * error, level, method, "independent", DIFFERENCE)
         differences.append(Difference(names[a], names[b], gap, error, interval))
     many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
     return Comparison(

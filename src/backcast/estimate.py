@@ -13,6 +13,8 @@ from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError
 
 if TYPE_CHECKING:
+    from backcast.log import Log
+    from backcast.passage import Passage
     from backcast.policies.protocol import Policy
 
 __all__ = ["POLICY_VALUE", "PROGRESSIVE_VALUE", "Estimate", "Interval", "LearningCurve"]
@@ -120,6 +122,8 @@ class Estimate:
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     _progressive: Callable[[], Policy] | None = field(default=None, repr=False, compare=False)
+    _passage: Callable[[], Passage] | None = field(default=None, repr=False, compare=False)
+    _log: Log | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         from backcast.report.text import estimate_text
@@ -148,6 +152,20 @@ class Estimate:
         from backcast.report.charts import estimate_chart
 
         return estimate_chart(self)
+
+    def _repr_html_(self) -> str:
+        from backcast.report.notebook import estimate_html
+
+        return estimate_html(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from backcast.report.notebook import mime_bundle
+
+        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+
+    def passage(self) -> Passage | None:
+        """One run seen from close by, made anew from the log; None where there is none to show, as for a stream."""
+        return None if self._passage is None else self._passage()
 
     def progressive_policy(self) -> Policy:
         """The stationary mixture pi_PV of the policies met on the way (Dudik et al. 2012, section 3.3)."""

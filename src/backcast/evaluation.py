@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 from itertools import pairwise
 from typing import Any
 
@@ -14,12 +15,13 @@ from backcast.choosing import sure_of_evaluator
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval
 from backcast.evaluators.clock import ClockReplay
-from backcast.evaluators.question import Evaluator, Question
+from backcast.evaluators.passing import can_be_seen, passage_of
+from backcast.evaluators.question import Evaluator, Question, no_progress
 from backcast.intervals.segments import Segments, student_interval
 from backcast.options import count
 from backcast.policies.protocol import LogPolicy, Policy
 
-__all__ = ["answer_with", "check_question", "evaluate", "named_policy", "showing_progress"]
+__all__ = ["answer_with", "check_question", "evaluate", "named_policy", "showing_progress", "with_passage"]
 
 
 def evaluate(
@@ -102,8 +104,25 @@ def answer_with(evaluator: Evaluator, question: Question) -> Estimate:
     if question.replicates == "default":
         question = replace(question, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
     if isinstance(question.interval, Segments):
-        return _by_segments(evaluator, question, question.interval)
-    return evaluator.answer(question)
+        return with_passage(_by_segments(evaluator, question, question.interval), evaluator, question)
+    return with_passage(evaluator.answer(question), evaluator, question)
+
+
+def with_passage(estimate: Estimate, evaluator: Evaluator, question: Question) -> Estimate:
+    """The estimate with what else its question held, and with the means to look at its log and at one of its runs."""
+    model = {} if question.reward_model is None else {"reward_model": _model_words(question.reward_model)}
+    if not question.in_memory:
+        return replace(estimate, settings={**estimate.settings, **model})
+    settings = {**estimate.settings, **model, "reward_range": list(question.log.reward_bounds)}
+    own = replace(question, horizon=estimate.horizon, on_progress=no_progress)
+    look = partial(passage_of, evaluator, own) if can_be_seen(evaluator, own) else None
+    return replace(estimate, settings=settings, _passage=look, _log=question.log)
+
+
+def _model_words(model: Any) -> str:
+    """How settings call a reward model: an array of predictions by its shape, all else as it is written."""
+    shape = getattr(model, "shape", None)
+    return repr(model) if not shape else f"predictions given, {' by '.join(map(str, shape))}"
 
 
 def named_policy(policy: object) -> str:

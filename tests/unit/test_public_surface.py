@@ -33,7 +33,7 @@ PROMISED = {
         Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve PolicyFit
+        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Passage PolicyFit
         PropensityDiagnostics PropensityEstimate RewardDistribution Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",

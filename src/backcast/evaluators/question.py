@@ -13,10 +13,10 @@ from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
 
-__all__ = ["Evaluator", "Question", "Streams", "require_stationary"]
+__all__ = ["Evaluator", "Question", "Streams", "no_progress", "require_stationary"]
 
 
-def _no_progress(events: int) -> None:
+def no_progress(events: int) -> None:
     """Nobody is watching."""
 
 
@@ -39,7 +39,7 @@ class Question:
     replicates: int | str | None = None
     n_jobs: int = 1
     policy_name: str = ""
-    on_progress: Callable[[int], None] = field(default=_no_progress)
+    on_progress: Callable[[int], None] = field(default=no_progress)
 
     @property
     def in_memory(self) -> bool:

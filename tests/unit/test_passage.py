@@ -1,0 +1,122 @@
+"""One run seen from close by is the run that was evaluated, and adds up."""
+
+from __future__ import annotations
+
+import pickle
+from typing import Any
+
+import numpy as np
+import pytest
+
+import backcast as bc
+from backcast.evaluators.passing import STRETCHES
+from backcast.passage import WEIGHT_EDGES
+
+K = 3
+
+
+@pytest.fixture(scope="module")
+def log(make_log: Any) -> Any:
+    return make_log("dense", n=600, n_actions=K, seed=3)
+
+
+def seen(estimate: bc.Estimate) -> bc.Passage:
+    passage = estimate.passage()
+    assert passage is not None
+    return passage
+
+
+EVALUATORS: list[tuple[str, Any, dict[str, Any]]] = [
+    ("DRns", bc.DRns(q=0.05), {"horizon": 20}),
+    ("DRns warmed up", bc.DRns(q=0.05, warm_up=50), {"horizon": 20}),
+    ("DRns permuted", bc.DRns(q=0.05), {"horizon": 20, "replicates": 60}),
+    ("WC", bc.WC(), {"horizon": 5}),
+    ("RS", bc.RS(), {"horizon": 5}),
+    ("ClockReplay", bc.ClockReplay(), {"horizon": 20, "replicates": None}),
+]
+
+
+@pytest.mark.parametrize(("name", "evaluator", "options"), EVALUATORS, ids=[case[0] for case in EVALUATORS])
+class TestRuns:
+    def test_shares_add_up(self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]) -> None:
+        found = seen(bc.evaluate(log, bc.UCB1(), evaluator, **options))
+        assert found.taken is not None
+        np.testing.assert_allclose([found.logged.sum(), found.taken.sum(), found.weights.shares.sum()], 1.0)
+        np.testing.assert_array_equal(found.logged, np.bincount(log.actions, minlength=K) / len(log))
+        assert found.actions == tuple(map(str, log.action_labels))
+
+    def test_same_estimate_same_passage(self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]) -> None:
+        estimate = bc.evaluate(log, bc.UCB1(), evaluator, **options)
+        one, other = seen(estimate), seen(estimate)
+        np.testing.assert_array_equal(one.accepted, other.accepted)
+        np.testing.assert_array_equal(one.taken, other.taken)
+
+    def test_as_many_are_accepted_as_stretches_say(
+        self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]
+    ) -> None:
+        estimate = bc.evaluate(log, bc.UCB1(), evaluator, **options)
+        found = seen(estimate)
+        assert found.accepted.size == found.ends.size <= STRETCHES
+        accepted = float(found.accepted @ np.diff(found.ends, prepend=0))
+        facts = estimate.diagnostics.to_dict()
+        if name != "DRns permuted":
+            # one run's acceptances, as the evaluation counted them
+            assert round(accepted) == facts.get("accepted", facts.get("rounds"))
+
+
+def test_weights_are_those_of_the_evaluation(log: bc.Log) -> None:
+    estimate = bc.evaluate(log, bc.LinUCB(), bc.DRns(q=0.05), horizon=20)
+    found, facts = seen(estimate), estimate.diagnostics.to_dict()
+    assert found.weights.effective_sample_size == pytest.approx(facts["effective_sample_size"])
+    assert found.weights.largest == pytest.approx(facts["largest_weight"])
+    assert found.in_order
+
+
+def test_the_clock_shows_the_first_pass_of_its_value(log: bc.Log) -> None:
+    found = seen(bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), horizon=400, replicates=None))
+    assert found.rounds[-1] == 400
+    assert (np.diff(found.exhausted) >= 0).all()
+    assert found.multiplier.size == 0
+
+
+def test_a_fixed_policy_shows_its_own_probabilities(log: bc.Log) -> None:
+    found = seen(bc.evaluate(log, bc.Fixed([0.5, 0.25, 0.25]), bc.DR()))
+    assert found.taken == pytest.approx([0.5, 0.25, 0.25])
+    assert found.accepted.size == found.rounds.size == 0
+
+
+def test_a_policy_that_tells_one_probability_shows_no_actions(log: bc.Log) -> None:
+    class First:
+        def probability_of(self, contexts: Any, actions: Any) -> Any:
+            return (actions == 0).astype(float)
+
+    found = seen(bc.evaluate(log, First(), bc.IPS()))
+    assert found.taken is None
+    assert found.weights.shares[0] == pytest.approx((log.actions != 0).mean())
+
+
+@pytest.mark.parametrize(
+    ("policy", "evaluator"), [(bc.UCB1(), bc.DRns(q="auto")), (bc.UCB1(), bc.DM())], ids=["tuned", "model"]
+)
+def test_where_there_is_no_single_run_there_is_nothing_to_see(log: bc.Log, policy: Any, evaluator: Any) -> None:
+    assert bc.evaluate(log, policy, evaluator, horizon=10).passage() is None
+
+
+def test_comparisons_can_be_looked_into_and_sent_elsewhere(log: bc.Log) -> None:
+    found = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, horizon=20, replicates=60)
+    again = pickle.loads(pickle.dumps(found))
+    for name in ("a", "b"):
+        np.testing.assert_array_equal(seen(found.estimates[name]).taken, seen(again.estimates[name]).taken)
+    assert seen(found.estimates["b"]).taken == pytest.approx([1 / K] * K)
+
+
+def test_reward_range_and_reward_model_are_among_the_settings(log: bc.Log) -> None:
+    settings = bc.evaluate(log, bc.Uniform(), bc.DR(), reward_model=bc.CrossFit(bc.Constant())).settings
+    assert settings["reward_range"] == [0.0, 1.0]
+    assert settings["reward_model"] == repr(bc.CrossFit(bc.Constant()))
+    given = bc.evaluate(log, bc.Uniform(), bc.DR(), reward_model=np.zeros((600, K))).settings
+    assert given["reward_model"] == "predictions given, 600 by 3"
+
+
+def test_weight_classes_double() -> None:
+    assert np.allclose(np.diff(np.log2(WEIGHT_EDGES)), 1)
