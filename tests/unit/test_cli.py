@@ -162,7 +162,7 @@ class TestCompare:
         printed = capsys.readouterr()
         assert tidy(printed.out) == golden("compare.txt")
         assert printed.err == f"The report is in {(folder / 'r.html').resolve()}\n"
-        assert "even minus more" in (folder / "r.html").read_text(encoding="utf-8")
+        assert "more minus even" in (folder / "r.html").read_text(encoding="utf-8")
 
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
@@ -452,7 +452,7 @@ class TestExamples:
         assert printed.err.splitlines()[-1] == f"The report is in {(folder / 'report.html').resolve()}"
         for name in ("random", "epsilon-greedy", "softmax", "linucb"):
             assert re.search(rf"^ +{name} +0\.\d+ +0\.\d+ to 0\.\d+", printed.out, re.MULTILINE)
-        assert "epsilon-greedy minus linucb" in printed.out
+        assert "linucb minus random" in printed.out
         assert "auto chose ClockReplay" in printed.out
         assert "embedded: a news page" in (folder / "report.html").read_text(encoding="utf-8")
 

@@ -25,9 +25,11 @@ from backcast.diagnostics import (
 )
 from backcast.errors import OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
-from backcast.report.charts import COLOURS, curves_chart, estimate_chart, forest_chart
-from backcast.report.facts import KNOWN, belief_in, facts_of
-from backcast.report.findings import findings_of
+from backcast.health import Finding, HealthReport
+from backcast.report.charts import comparison_chart, curves_chart, differences_chart, estimate_chart, forest_chart
+from backcast.report.dressing import COLOURS
+from backcast.report.facts import KNOWN, belief_in, bias_bound, facts_of
+from backcast.report.findings import clean, findings_of
 from backcast.report.html import report_html, save_report
 from backcast.report.text import differences_table, estimate_text, estimates_table, one_line
 from backcast.report.verdict import verdict
@@ -55,7 +57,7 @@ def replay_facts(**changes: Any) -> ReplayDiagnostics:
         largest_weight=8.1,
         bias_mass=0.0001,
         cut_share=0.002,
-        bias_certificate=0.012,
+        bias_certificate=0.002,
         theorem_1=0.3,
         value_per_round=0.082,
     )
@@ -79,7 +81,7 @@ def make_estimate(value: float = 0.08, name: str = "LinUCB(alpha=0.3)", **change
         evaluator="DRns(q=0.01)",
         curve=learning_curve(value),
         horizon=1000,
-        settings={"seed": 7, "level": 0.95},
+        settings={"seed": 7, "level": 0.95, "reward_range": [0.0, 1.0]},
     )
     return replace(estimate, **changes)
 
@@ -191,7 +193,7 @@ class TestText:
             "  method      DRns(q=0.01), horizon 1,000, seed 7",
             "  accepted    4,312 of 10,000 events (43.1 %); 4 trajectories complete, 1 failed",
             "  weights     effective sample size 2,210 of 10,000 events; mean weight 1.002, largest 8.1",
-            "  bias        certificate 0.012 (total variation from a live history, at most)",
+            "  bias        certificate 0.002 (total variation from a live history, at most)",
             "  belief      well supported",
             "  note        One run only.",
         ]
@@ -251,8 +253,10 @@ class TestFacts:
         ("changes", "words", "reason"),
         [
             ({}, "well supported", None),
-            ({"bias_certificate": 0.4}, "with care", "bias certificate: noticeable"),
-            ({"bias_certificate": 3.0}, "with care", "bias certificate: so large that it certifies nothing"),
+            ({"bias_certificate": 0.003}, "with care", "bias certificate: a bias that matters is not ruled out"),
+            ({"bias_certificate": 0.4}, "with care", "bias certificate: a bias that matters is not ruled out"),
+            ({"bias_certificate": 0.5}, "weak", "bias certificate: too large to vouch for anything"),
+            ({"bias_certificate": 3.0}, "weak", "bias certificate: too large to vouch for anything"),
             ({"bias_mass": 0.05}, "with care", "bias mass: acceptance lags"),
             ({"bias_mass": 0.5}, "weak", "bias mass: acceptance could not follow"),
             ({"effective_sample_size": 20.0}, "weak", "effective sample size: hardly any"),
@@ -272,8 +276,9 @@ class TestFacts:
         ("changes", "words", "reason"),
         [
             ({}, "well supported", None),
-            ({"bias_certificate": 0.05}, "well supported", None),
-            ({"bias_certificate": 0.06}, "with care", "bias certificate: noticeable"),
+            ({"bias_certificate": 0.0025}, "well supported", None),
+            ({"bias_certificate": 0.05}, "with care", "bias certificate: a bias that matters is not ruled out"),
+            ({"bias_certificate": 0.9}, "weak", "bias certificate: too large to vouch for anything"),
             ({"monte_carlo_error": 0.003}, "with care", "Monte-Carlo error: no longer small"),
             ({"sampling_error": float("nan")}, "well supported", None),
             ({"propensities_estimated": True}, "with care", "propensities estimated: the answer leans"),
@@ -285,6 +290,37 @@ class TestFacts:
         belief = belief_in(make_estimate(diagnostics=facts(**changes)))
         assert belief.words == words
         assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
+
+    @pytest.mark.parametrize(
+        ("certificate", "words"),
+        [(0.0, "nothing was cut off"), (0.01, "too small to matter"), (0.02, "a bias that matters is not ruled out")],
+    )
+    def test_without_a_known_range_a_hundredth_is_the_limit(self, certificate: float, words: str) -> None:
+        facts = facts_of(make_estimate(diagnostics=clock_facts(bias_certificate=certificate), settings={}))
+        assert [fact.judgement for fact in facts if fact.name == "bias certificate"] == [words]
+
+    # Laws of the judgement: the same question at another scale is judged alike, and more is never judged better.
+    @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-4, 1), st.sampled_from([0.25, 1.0, 4.0]))
+    def test_a_larger_certificate_is_never_judged_better(
+        self, one: float, other: float, error: float, width: float
+    ) -> None:
+        def grade(certificate: float, scale: float = 1.0) -> int:
+            settings = {"reward_range": [0.0, scale * width]}
+            facts = clock_facts(bias_certificate=certificate)
+            estimate = make_estimate(diagnostics=facts, std_error=scale * error, settings=settings)
+            [fact] = [fact for fact in facts_of(estimate) if fact.name == "bias certificate"]
+            return ["good", "fair", "poor"].index(fact.grade)
+
+        assert grade(min(one, other)) <= grade(max(one, other))
+        assert grade(one) == grade(one, scale=8.0)
+        assert grade(max(one, 0.5)) == 2
+        assert grade(max(one, 0.051)) > 0
+
+    def test_the_bias_is_at_most_the_certificate_times_the_range(self) -> None:
+        wide = {"reward_range": [-1.0, 3.0]}
+        assert bias_bound(make_estimate(diagnostics=clock_facts(bias_certificate=0.25), settings=wide)) == 1.0
+        # values within a range never differ by more than its width
+        assert bias_bound(make_estimate(diagnostics=clock_facts(bias_certificate=9.0), settings=wide)) == 4.0
 
     def test_a_diagnostic_not_known_here_is_still_shown(self) -> None:
         class Own:
@@ -342,9 +378,12 @@ class TestFindings:
             findings_of(result)
 
     @pytest.mark.parametrize(
-        ("name", "shown"), [("a\0", "a\\u0000"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\u001b[2J")]
+        ("name", "shown"),
+        [("a\0", "a\\u0000"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\u001b[2J"), ("\u202eb\u2066", "\\u202eb\\u2066")],
     )
-    def test_characters_that_no_file_can_hold_are_written_out(self, name: str, shown: str) -> None:
+    def test_characters_that_no_file_can_hold_or_that_turn_the_text_are_written_out(
+        self, name: str, shown: str
+    ) -> None:
         assert findings_of({name: make_estimate()}).best == shown
 
 
@@ -368,9 +407,29 @@ class TestCharts:
         assert [layer["mark"]["type"] for layer in with_curve["layer"]] == ["area", "line", "point"]
         assert [layer["mark"]["type"] for layer in without["layer"]] == ["rule", "point", "text"]
 
+    def test_without_any_interval_there_are_points_alone(self) -> None:
+        spec = forest_chart(make_estimate(interval=None)).to_dict()
+        assert [layer["mark"]["type"] for layer in spec["layer"]] == ["point", "text"]
+
     def test_numbers_of_the_chart_are_the_estimates(self) -> None:
         rows = forest_chart({"a": make_estimate(0.25)}).to_dict()["layer"][0]["data"]["values"]
         assert (rows[0]["estimate"], rows[0]["low"], rows[0]["high"]) == (0.25, 0.24, 0.26)
+
+    def test_differences_are_the_better_minus_the_worse(self) -> None:
+        interval = Interval(-0.05, 0.01, 0.95, "paired group jackknife", "independent", POLICY_VALUE)
+        turned = Comparison(
+            {"worse": make_estimate(0.07), "better": make_estimate(0.09)},
+            (Difference("worse", "better", -0.02, 0.01, interval),),
+            (("better", 0.9), ("worse", 0.1)),
+        )
+        [row] = differences_chart(turned).to_dict()["layer"][1]["data"]["values"]
+        assert row["difference"] == "better minus worse"
+        assert (row["estimate"], row["low"], row["high"], row["sign"]) == (0.02, -0.01, 0.05, "unsettled")
+
+    def test_a_comparison_is_drawn_with_its_differences(self) -> None:
+        both = make_comparison(0.001).plot().to_dict()["vconcat"]
+        assert [len(part["layer"]) for part in both] == [3, 4]
+        assert "vconcat" not in comparison_chart({"a": make_estimate()}).to_dict()
 
     def test_more_policies_than_colours(self) -> None:
         many = {f"policy {i}": make_estimate(i / 100) for i in range(10)}
@@ -395,8 +454,9 @@ class TestCharts:
     @pytest.mark.parametrize(("ending", "start"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!DOCTYPE html>")])
     def test_saves_without_a_browser(self, tmp_path: Path, ending: str, start: bytes) -> None:
         file = tmp_path / f"chart.{ending}"
-        make_estimate().plot().save(str(file))
-        assert file.read_bytes().startswith(start)
+        for result in (make_estimate(), make_estimate(curve=None), make_comparison(0.001)):
+            result.plot().save(str(file))
+            assert file.read_bytes().startswith(start)
 
 
 @pytest.fixture(scope="module")
@@ -421,15 +481,16 @@ class TestPage:
 
     def test_hostile_labels_stay_text(self, hostile_page: str) -> None:
         page = Page(hostile_page)
-        names = [text for text in page.texts["th"] if text in HOSTILE]
-        assert set(names) == set(HOSTILE)
+        assert {clean(name) for name in HOSTILE} <= set(page.texts["th"])
         assert page.count("script") == 3
         assert page.count("img") == 0
         assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
 
     def test_chart_data_is_json_that_holds_the_labels(self, hostile_page: str) -> None:
-        charts = json.loads(Page(hostile_page).script_texts()[0])
-        assert {row["policy"] for row in charts["forest"]["layer"][0]["data"]["values"]} == set(HOSTILE)
+        page = json.loads(Page(hostile_page).script_texts()[0])
+        names = {clean(name) for name in HOSTILE}
+        assert {row["policy"] for row in page["charts"]["forest"]["layer"][0]["data"]["values"]} == names
+        assert set(page["names"]) == names
 
     def test_drawings_hold_no_script(self, hostile_page: str) -> None:
         drawings = re.findall(r"<svg.*?</svg>", hostile_page.split("<script", 1)[0], re.DOTALL)
@@ -441,7 +502,8 @@ class TestPage:
         page = Page(hostile_page)
         assert page.count("link") == page.count("iframe") == page.count("object") == 0
         fetching = ("src", "srcset", "href", "xlink:href", "action", "data", "poster", "background")
-        assert not [(tag, a) for tag, attributes in page.tags for a in attributes if a in fetching]
+        found = [text for _, attributes in page.tags for a, text in attributes.items() if a in fetching]
+        assert [text for text in found if not str(text).startswith("#")] == []
         styles = "".join(page.texts["style"])
         assert "url(" not in styles
         assert "@import" not in styles
@@ -462,9 +524,10 @@ class TestPage:
 
     def test_tables_have_captions_and_scopes(self, hostile_page: str) -> None:
         page = Page(hostile_page)
-        assert page.count("table") == page.count("caption") == 4
+        assert page.count("table") == page.count("caption") == 5
         assert all(attributes.get("scope") in ("row", "col") for tag, attributes in page.tags if tag == "th")
         ids = {attributes["id"] for _, attributes in page.tags if "id" in attributes}
+        assert {str(a["href"])[1:] for tag, a in page.tags if tag == "a"} <= ids
         assert {a["aria-labelledby"] for _, a in page.tags if "aria-labelledby" in a} <= ids
         assert page.count("h1") == page.count("main") == page.count("header") == page.count("footer") == 1
 
@@ -503,3 +566,39 @@ class TestPage:
         page = Page(report_html({label: make_estimate(curve=None)}))
         assert findings_of({label: make_estimate()}).best in page.texts["th"]
         assert page.count("script") == 3
+
+
+class TestNotebook:
+    @pytest.mark.parametrize("kind", ["estimate", "comparison", "health"])
+    def test_bundle_holds_text_and_html(self, kind: str) -> None:
+        result = shown_in_notebooks("linucb")[kind]
+        bundle = result._repr_mimebundle_()
+        assert bundle == {"text/plain": str(result), "text/html": result._repr_html_()}
+        assert set(result._repr_mimebundle_(include=["text/html"])) == {"text/html"}
+        assert set(result._repr_mimebundle_(exclude=["text/html"])) == {"text/plain"}
+
+    @pytest.mark.parametrize("label", HOSTILE)
+    @pytest.mark.parametrize("kind", ["estimate", "comparison", "health"])
+    def test_hostile_labels_stay_text(self, kind: str, label: str) -> None:
+        page = Page(shown_in_notebooks(label)[kind]._repr_html_())
+        allowed = {"div", "p", "strong", "table", "thead", "tbody", "tr", "th", "td"}
+        drawn = {"svg", "g", "path", "line", "text", "rect", "defs", "clippath"}
+        assert {tag for tag, _ in page.tags} <= allowed | drawn
+        assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
+        assert any(clean(label) in text for texts in page.texts.values() for text in texts)
+
+    def test_estimates_and_comparisons_bring_a_drawing(self) -> None:
+        shown = shown_in_notebooks("linucb")
+        assert [Page(shown[kind]._repr_html_()).count("svg") for kind in shown] == [1, 1, 0]
+
+
+def shown_in_notebooks(label: str) -> dict[str, Any]:
+    interval = Interval(0.001, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
+    estimates = {label: make_estimate(0.08, notes=(label,)), "greedy": make_estimate(0.07)}
+    difference = Difference(label, "greedy", 0.01, 0.004, interval)
+    faults = (Finding("duplicates", "warn", 0.5, f"rows of {clean(label)}", "remove them"),)
+    return {
+        "estimate": make_estimate(name=label),
+        "comparison": Comparison(estimates, (difference,), ((label, 0.9), ("greedy", 0.1))),
+        "health": HealthReport("Log(9 events)", faults),
+    }

@@ -135,3 +135,13 @@ class HealthReport:
         if self.policy is not None:
             lines.append(str(self.policy))
         return "\n".join(lines)
+
+    def _repr_html_(self) -> str:
+        from backcast.report.notebook import health_html
+
+        return health_html(self)
+
+    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
+        from backcast.report.notebook import mime_bundle
+
+        return mime_bundle(str(self), self._repr_html_(), include, exclude)

@@ -1,25 +1,34 @@
-"""Estimates as Altair charts: learning curves with bands, and values with intervals.
+"""Estimates as Altair charts: values with intervals, paired differences, learning curves with bands.
 
-A chart saves to HTML, PNG or SVG without a browser: ``chart.save("curve.png")``. Policies differ by colour and by dash,
-so that no reader depends on colour; both papers, white and dark, give every colour a contrast of at least 3 to 1.
+A chart saves to HTML, PNG or SVG without a browser: ``chart.save("curve.png")``.
 """
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 from backcast.estimate import Estimate, LearningCurve
+from backcast.report.dressing import (
+    COLOURS,
+    DASHES,
+    WIDTH,
+    colour_of,
+    configured,
+    dressed,
+    legend,
+    plain,
+    scale_of,
+    shown_by_legend,
+    tooltip,
+    when_shown,
+)
 from backcast.report.findings import Findings, findings_of
-from backcast.report.words import assumption_words, figure, interval_words, value_words
+from backcast.report.words import assumption_words, figure, interval_words, rounded_to, value_words
 
-__all__ = ["COLOURS", "curves_chart", "estimate_chart", "forest_chart"]
+__all__ = ["comparison_chart", "curves_chart", "differences_chart", "estimate_chart", "forest_chart"]
 
-# Okabe and Ito's colours, and three more, all of middling lightness
-COLOURS = ("#0072b2", "#d55e00", "#00916a", "#c05d94", "#8a7400", "#7a6fd0", "#808080")
-DASHES = ([1, 0], [8, 3], [3, 3], [8, 3, 2, 3], [12, 4], [2, 5], [5, 2, 1, 2])
-WIDTH = 640
 VALUE_TITLE = "average reward a round"
+DIFFERENCE_TITLE = "difference in average reward a round"
 
 
 def estimate_chart(estimate: Estimate) -> Any:
@@ -27,25 +36,70 @@ def estimate_chart(estimate: Estimate) -> Any:
     return forest_chart(estimate) if estimate.curve is None else curves_chart(estimate)
 
 
+def comparison_chart(result: Any) -> Any:
+    """Values with their intervals, and below them the paired differences, where there are some."""
+    import altair as alt
+
+    findings = findings_of(result)
+    if not findings.differences:
+        return forest_chart(findings)
+    values, gaps = _forest(alt, findings), _differences(alt, findings)
+    words = f"{values.description} {gaps.description}"
+    return configured(alt.vconcat(values, gaps, description=words).resolve_scale(color="independent"))
+
+
 def forest_chart(result: Any) -> Any:
     """A point and an interval for each policy, best first; takes an estimate, a dict of them or a comparison."""
     import altair as alt
 
-    findings = findings_of(result)
+    return configured(_forest(alt, findings_of(result)))
+
+
+def differences_chart(result: Any) -> Any:
+    """A point and an interval for each paired difference, against a line at zero."""
+    import altair as alt
+
+    return configured(_differences(alt, findings_of(result)))
+
+
+def _forest(alt: Any, findings: Findings) -> Any:
     rows = [_forest_row(name, estimate) for name, estimate in findings.estimates.items()]
-    place = alt.Y("policy:N", title=None, scale=alt.Scale(domain=list(findings.estimates)), axis=None)
+    colour = alt.Color("policy:N", scale=scale_of(alt, findings, COLOURS), legend=None)
+    layers = _points_with_ends(alt, rows, "policy", VALUE_TITLE, colour)
+    words = f"Values with their intervals. {_in_words(findings)}."
+    return _sized(alt.layer(*layers), len(rows), words)
+
+
+def _differences(alt: Any, findings: Findings) -> Any:
+    rows = [_difference_row(difference) for difference in findings.differences]
+    colour = alt.Color("sign:N", scale=alt.Scale(domain=["apart", "unsettled"], range=COLOURS[:2]), legend=None)
+    layers = _points_with_ends(alt, rows, "difference", DIFFERENCE_TITLE, colour)
+    # filled where the log tells the two apart, hollow where it does not: colour alone would not do
+    hollow = alt.condition("datum.sign == 'apart'", alt.value(COLOURS[0]), alt.value("transparent"))
+    layers[1] = layers[1].mark_point(filled=False, size=90, opacity=1, strokeWidth=2).encode(fill=hollow)
+    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(strokeDash=[4, 3], color="#808080", strokeWidth=1.5)
+    words = f"Paired differences with their intervals. {_differences_in_words(rows)}."
+    return _sized(alt.layer(zero.encode(x="zero:Q"), *layers), len(rows), words)
+
+
+def _points_with_ends(alt: Any, rows: list[dict[str, Any]], kind: str, title: str, colour: Any) -> list[Any]:
+    """Rules, points and names: one row each, in the order given."""
+    place = alt.Y(f"{kind}:N", title=None, scale=alt.Scale(domain=[row[kind] for row in rows]), axis=None)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        y=place,
-        color=alt.Color("policy:N", scale=_scale(alt, findings, COLOURS), legend=None),
-        tooltip=_tooltip(alt, ("policy", "value", "interval", "method")),
+        y=place, color=colour, tooltip=tooltip(alt, (kind, "value", "interval", "method"))
     )
-    ends = base.mark_rule(strokeWidth=3, opacity=0.6).encode(x=_value_axis(alt, "low"), x2="high:Q")
-    points = base.mark_point(filled=True, size=90, opacity=1).encode(x=_value_axis(alt, "estimate"))
+    points = base.mark_point(filled=True, size=90, opacity=1, strokeWidth=2).encode(x=_axis(alt, "estimate", title))
     # names above their lines, not beside them: a narrow screen keeps its width for the numbers
     names = alt.Chart(alt.Data(values=rows)).mark_text(align="left", dy=-14, fontSize=12, limit=WIDTH)
-    names = names.encode(y=place, x=alt.value(0), text="policy:N")
-    words = f"Values with their intervals. {_in_words(findings)}"
-    return _dressed(alt.layer(ends, points, names), 20 + 46 * len(rows), words)
+    names = names.encode(y=place, x=alt.value(0), text=f"{kind}:N")
+    if all(row["low"] is None or row["high"] is None for row in rows):
+        return [points, names]
+    ends = base.mark_rule(strokeWidth=2.5).encode(x=_axis(alt, "low", title), x2="high:Q")
+    return [ends, points, names]
+
+
+def _sized(chart: Any, rows: int, words: str) -> Any:
+    return chart.properties(width=WIDTH, height=20 + 46 * rows, description=words)
 
 
 def curves_chart(result: Any) -> Any:
@@ -54,33 +108,48 @@ def curves_chart(result: Any) -> Any:
 
     findings = findings_of(result)
     rows = [row for name, estimate in findings.estimates.items() for row in _curve_rows(name, estimate)]
-    shown = alt.selection_point(name="shown", fields=["policy"], bind="legend")
+    learning = [name for name, estimate in findings.estimates.items() if estimate.curve is not None]
+    shown, hidden = shown_by_legend(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1)),
-        y=_value_axis(alt, "estimate", vertical=True),
-        color=alt.Color("policy:N", scale=_scale(alt, findings, COLOURS, curves=True), legend=_legend(alt)),
+        x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, tickCount=8)),
+        y=_axis(alt, "estimate", VALUE_TITLE, vertical=True),
+        color=colour_of(alt, findings, learning),
     )
-    bands = base.mark_area().encode(
-        y=_value_axis(alt, "low", vertical=True), y2="high:Q", opacity=_when(alt, shown, 0.15, 0.02)
-    )
-    dashes = alt.StrokeDash("policy:N", scale=_scale(alt, findings, DASHES, curves=True), legend=_legend(alt))
-    lines = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=_when(alt, shown, 1, 0.15))
+    band = _axis(alt, "low", VALUE_TITLE, vertical=True)
+    bands = base.mark_area().encode(y=band, y2="high:Q", opacity=when_shown(alt, 0.15, 0.02))
+    dashes = alt.StrokeDash("policy:N", scale=scale_of(alt, findings, DASHES, learning), legend=legend(alt))
+    lines = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=when_shown(alt, 1, 0.15))
     # nothing to see, something to point at
-    targets = base.mark_point(size=150, opacity=0).encode(tooltip=_tooltip(alt, ("policy", "rounds", "value", "band")))
-    words = f"Average reward by round, as each policy learns. {_curves_in_words(findings)}"
-    return _dressed(alt.layer(bands, lines.add_params(shown), targets), 300, words)
+    targets = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, ("policy", "rounds", "value", "band")))
+    words = f"Average reward by round, as each policy learns. {_curves_in_words(findings)}."
+    layers = alt.layer(bands, lines.add_params(shown), targets).add_params(hidden)
+    return dressed(layers, 300, words)
 
 
 def _forest_row(name: str, estimate: Estimate) -> dict[str, Any]:
     interval = estimate.interval
     return {
         "policy": name,
-        "estimate": _plain(estimate.value),
-        "low": None if interval is None else _plain(interval.low),
-        "high": None if interval is None else _plain(interval.high),
+        "estimate": plain(estimate.value),
+        "low": None if interval is None else plain(interval.low),
+        "high": None if interval is None else plain(interval.high),
         "value": value_words(estimate),
         "interval": interval_words(interval),
         "method": "none" if interval is None else f"{interval.method}; {assumption_words(interval)}",
+    }
+
+
+def _difference_row(difference: Any) -> dict[str, Any]:
+    interval = difference.interval
+    return {
+        "difference": f"{difference.first} minus {difference.second}",
+        "estimate": plain(difference.value),
+        "low": plain(interval.low),
+        "high": plain(interval.high),
+        "value": rounded_to(difference.value, interval),
+        "interval": interval_words(interval),
+        "method": interval.method,
+        "sign": "unsettled" if interval.low <= 0 <= interval.high else "apart",
     }
 
 
@@ -93,9 +162,9 @@ def _curve_rows(name: str, estimate: Estimate) -> list[dict[str, Any]]:
         {
             "policy": name,
             "round": end,
-            "estimate": _plain(value),
-            "low": _plain(low),
-            "high": _plain(high),
+            "estimate": plain(value),
+            "low": plain(low),
+            "high": plain(high),
             "rounds": f"up to {figure(end)}",
             "value": figure(value),
             "band": f"{figure(low)} to {figure(high)}",
@@ -104,16 +173,15 @@ def _curve_rows(name: str, estimate: Estimate) -> list[dict[str, Any]]:
     ]
 
 
-def _plain(value: float) -> float | None:
-    """A number that JSON knows, or nothing."""
-    return value if math.isfinite(value) else None
-
-
 def _in_words(findings: Findings) -> str:
     return "; ".join(
         f"{name}: {value_words(estimate)}, interval {interval_words(estimate.interval)}"
         for name, estimate in findings.estimates.items()
     )
+
+
+def _differences_in_words(rows: list[dict[str, Any]]) -> str:
+    return "; ".join(f"{row['difference']}: {row['value']}, interval {row['interval']}" for row in rows)
 
 
 def _curves_in_words(findings: Findings) -> str:
@@ -125,38 +193,6 @@ def _curve_in_words(name: str, curve: LearningCurve) -> str:
     return f"{name}: from {first} to {last} by round {figure(int(curve.rounds[-1]))}"
 
 
-def _when(alt: Any, shown: Any, chosen: float, other: float) -> Any:
-    return alt.condition(shown, alt.value(chosen), alt.value(other))
-
-
-def _scale(alt: Any, findings: Findings, steps: tuple[Any, ...], *, curves: bool = False) -> Any:
-    """A step for each policy, the same in all charts; only those with a curve where curves are drawn."""
-    places = {name: steps[i % len(steps)] for i, name in enumerate(findings.estimates)}
-    shown = [name for name, e in findings.estimates.items() if e.curve is not None or not curves]
-    return alt.Scale(domain=shown, range=[places[name] for name in shown])
-
-
-def _legend(alt: Any) -> Any:
-    return alt.Legend(
-        title=None, orient="top", columns=2, labelLimit=260, symbolType="stroke", symbolSize=600, symbolOpacity=1
-    )
-
-
-def _value_axis(alt: Any, field: str, *, vertical: bool = False) -> Any:
+def _axis(alt: Any, field: str, title: str, *, vertical: bool = False) -> Any:
     channel = alt.Y if vertical else alt.X
-    return channel(f"{field}:Q", title=VALUE_TITLE, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
-
-
-def _tooltip(alt: Any, fields: tuple[str, ...]) -> list[Any]:
-    return [alt.Tooltip(f"{field}:N", title=field) for field in fields]
-
-
-def _dressed(chart: Any, height: int, words: str) -> Any:
-    """Size, description for readers who do not see it, and plain type."""
-    return (
-        chart.properties(width=WIDTH, height=height, description=words)
-        .configure(font="system-ui, sans-serif")
-        .configure_view(stroke=None)
-        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", gridOpacity=0.6)
-        .configure_legend(labelFontSize=12)
-    )
+    return channel(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))

@@ -11,9 +11,12 @@ from backcast.diagnostics import ModelDiagnostics
 from backcast.estimate import Estimate
 from backcast.report.words import MISSING, figure, percent
 
-__all__ = ["Belief", "Fact", "belief_in", "facts_of"]
+__all__ = ["Belief", "Fact", "belief_in", "bias_bound", "facts_of"]
 
 Grade: TypeAlias = Literal["", "good", "fair", "poor"]
+
+# of certificates: a hundredth of the reward range, what ClockReplay tolerates in subsets, and no better than a coin
+SMALL_CERTIFICATE, TOLERATED, OPEN = 0.01, 0.05, 0.5
 
 ORDER: tuple[Grade, ...] = ("", "good", "fair", "poor")
 BELIEFS = {"": "not judged", "good": "well supported", "fair": "with care", "poor": "weak"}
@@ -62,20 +65,40 @@ def _mean_weight(mean: float) -> Judgement:
     return Judgement("poor", "far from 1: are the propensities right, and does the log show what the policy does?")
 
 
-def _certificate(bound: float) -> Judgement:
-    if bound <= 0.01:
-        return Judgement("good", "negligible")
-    # 0.05 is what ClockReplay allows the subsets of its standard error as well
-    if bound <= 0.05:
-        return Judgement("good", "small")
-    if bound <= 0.5:
-        return Judgement("fair", "noticeable")
-    return Judgement("fair", "so large that it certifies nothing")
+def _certificate(certificate: float, estimate: Estimate) -> Judgement:
+    """Judge the bound on total variation by what it allows: histories that differ, and a bias beside the error.
+
+    While simulated and live histories are coupled (theory, Proposition 3), the certificate bounds the share of them
+    that differ at all, and the bias is at most that share of the reward range. A bias of half a standard error takes
+    an interval of 95 % down to 92 %; beyond that its level is no longer vouched for. From one half on, more
+    histories may differ than agree, and nothing is certified.
+    """
+    if certificate >= OPEN:
+        return Judgement("poor", "too large to vouch for anything")
+    bias = bias_bound(estimate)
+    if math.isnan(bias) or math.isnan(estimate.std_error):
+        small = certificate <= SMALL_CERTIFICATE
+    else:
+        small = bias <= estimate.std_error / 2
+    if certificate == 0:
+        return Judgement("good", "nothing was cut off")
+    if small and certificate <= TOLERATED:
+        return Judgement("good", "too small to matter")
+    return Judgement("fair", "a bias that matters is not ruled out")
+
+
+def bias_bound(estimate: Estimate) -> float:
+    """The largest bias that the certificate allows, in units of reward; nan where it is not known."""
+    certificate = estimate.diagnostics.to_dict().get("bias_certificate", math.nan)
+    low, high = estimate.settings.get("reward_range", (math.nan, math.nan))
+    # two values never differ by more than the range, whatever the certificate
+    return float(min(certificate, 1.0) * (high - low))
 
 
 def _bias_mass(mass: float) -> Judgement:
+    # what a small mass comes to over all rounds is for the certificate to judge
     if mass <= 0.01:
-        return Judgement("good", "negligible")
+        return Judgement("", "")
     if mass <= 0.1:
         return Judgement("fair", "acceptance lags behind the policy in places")
     return Judgement("poor", "acceptance could not follow the policy")
@@ -135,9 +158,7 @@ KNOWN = {
     "cut_share": _Known("cut share", "Share of events whose acceptance probability was cut at 1.", write=percent),
     "bias_certificate": _Known(
         "bias certificate",
-        "Estimated bound on how far simulated histories may differ from live ones, as total variation. The bias of "
-        "the value is at most this share of the reward range.",
-        _certificate,
+        "Of simulated histories, at most about this share would have gone differently live; estimated from the log.",
     ),
     "passes": _Known("passes", "Simulated histories from the whole log, whose average is the value."),
     "permutations": _Known("permutations", "Orders of the whole log that were run; their average is the value."),
@@ -155,21 +176,22 @@ KNOWN = {
 
 def facts_of(estimate: Estimate) -> list[Fact]:
     """Every diagnostic of an estimate; one that is not known here is shown without an explanation."""
-    facts = estimate.diagnostics.to_dict()
-    return [_fact(key, value, facts) for key, value in facts.items()]
+    return [_fact(key, value, estimate) for key, value in estimate.diagnostics.to_dict().items()]
 
 
-def _fact(key: str, value: Any, facts: Mapping[str, Any]) -> Fact:
+def _fact(key: str, value: Any, estimate: Estimate) -> Fact:
     known = KNOWN.get(key, _Known(key.replace("_", " "), ""))
     judged = Judgement("", "")
     if known.write(value) != MISSING:
-        judged = _judged(key, value, facts)
+        judged = _judged(key, value, estimate)
     return Fact(known.name, known.write(value), known.meaning, judged.grade, judged.words)
 
 
-def _judged(key: str, value: Any, facts: Mapping[str, Any]) -> Judgement:
+def _judged(key: str, value: Any, estimate: Estimate) -> Judgement:
+    if key == "bias_certificate":
+        return _certificate(value, estimate)
     if key == "monte_carlo_error":
-        return _monte_carlo_share(facts)
+        return _monte_carlo_share(estimate.diagnostics.to_dict())
     judge = KNOWN[key].judge if key in KNOWN else None
     return judge(value) if judge else Judgement("", "")
 

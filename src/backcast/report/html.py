@@ -19,9 +19,20 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backcast.errors import OptionError
-from backcast.report.charts import curves_chart, forest_chart
+from backcast.passage import Passage
+from backcast.report.charts import curves_chart, differences_chart, forest_chart
 from backcast.report.findings import Findings, findings_of
+from backcast.report.run_charts import run_charts
+from backcast.report.run_sections import (
+    action_table,
+    health_of,
+    health_rows,
+    passages_of,
+    stretch_table,
+    weight_table,
+)
 from backcast.report.sections import (
+    certificate_rows,
     curve_points,
     difference_rows,
     fact_rows,
@@ -35,13 +46,23 @@ from backcast.report.verdict import verdict
 if TYPE_CHECKING:
     from jinja2 import Template
 
+    from backcast.health import HealthReport
+
 __all__ = ["report_html", "save_report"]
 
 TITLE = "What would these policies have earned?"
 
 
-def save_report(result: Any, path: str | os.PathLike[str], *, about: Mapping[str, object] | None = None) -> Path:
+def save_report(
+    result: Any,
+    path: str | os.PathLike[str],
+    *,
+    about: Mapping[str, object] | None = None,
+    health: HealthReport | None = None,
+) -> Path:
     """Write a report of an estimate, a dict of them by name, or a comparison, and say where it is.
+
+    One run of each policy is made again to be drawn, and the log is examined, where the log is in memory.
 
     Parameters
     ----------
@@ -51,6 +72,8 @@ def save_report(result: Any, path: str | os.PathLike[str], *, about: Mapping[str
         The HTML file; one that is there is overwritten.
     about
         More lines for the table of settings, such as the file of the log.
+    health
+        What :func:`backcast.check` said about the log, if it was asked; else it is asked here.
 
     Examples
     --------
@@ -65,34 +88,30 @@ def save_report(result: Any, path: str | os.PathLike[str], *, about: Mapping[str
     'report.html'
     """
     target = Path(path)
-    page = report_html(result, about=about)
+    page = report_html(result, about=about, health=health)
     try:
-        target.write_text(page, encoding="utf-8")
+        # names of files may hold bytes that are no text; they are written out
+        target.write_text(page, encoding="utf-8", errors="backslashreplace")
     except OSError as problem:
         raise OptionError(f"the report cannot be written to {str(path)!r}: {problem.strerror or problem}") from None
     return target.resolve()
 
 
-def report_html(result: Any, *, about: Mapping[str, object] | None = None) -> str:
+def report_html(result: Any, *, about: Mapping[str, object] | None = None, health: HealthReport | None = None) -> str:
     """The page of :func:`save_report` as text."""
     from markupsafe import Markup
 
     findings = findings_of(result)
-    charts = _charts(findings)
+    passages = passages_of(findings)
+    charts = _charts(findings, passages)
     bundle, script = _bundle(), _own("page.js")
     return _template().render(
         title=TITLE if len(findings.estimates) > 1 else "What would this policy have earned?",
         version=version("backcast"),
         policy=_security_policy(bundle, script),
-        verdict=verdict(findings),
-        names=list(findings.estimates),
-        rows=policy_rows(findings),
-        fine_print=shared_fine_print(findings),
-        differences=difference_rows(findings),
-        points=curve_points(findings),
-        facts=fact_rows(findings),
-        settings=setting_rows(findings, about or {}),
-        notes=remarks(findings),
+        **_words(findings, about or {}),
+        **_runs(passages),
+        health=health_rows(health or health_of(findings, passages)),
         charts={name: {"drawing": Markup(_drawing(chart))} for name, chart in charts.items()},
         specs={name: {**chart, "width": "container"} for name, chart in charts.items()},
         style=Markup(_own("page.css")),
@@ -101,11 +120,40 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None) -> st
     )
 
 
-def _charts(findings: Findings) -> dict[str, Any]:
+def _words(findings: Findings, about: Mapping[str, object]) -> dict[str, Any]:
+    """What the page says of the estimates."""
+    return {
+        "verdict": verdict(findings),
+        "names": list(findings.estimates),
+        "rows": policy_rows(findings),
+        "fine_print": shared_fine_print(findings),
+        "differences": difference_rows(findings),
+        "paired": all(difference.interval.method.startswith("paired") for difference in findings.differences),
+        "points": curve_points(findings),
+        "facts": fact_rows(findings),
+        "certificates": certificate_rows(findings),
+        "settings": setting_rows(findings, about),
+        "notes": remarks(findings),
+    }
+
+
+def _runs(passages: Mapping[str, Passage]) -> dict[str, Any]:
+    """What the page says of one run of each policy."""
+    return {
+        "stretches": stretch_table(passages),
+        "weights": weight_table(passages),
+        "actions": action_table(passages),
+    }
+
+
+def _charts(findings: Findings, passages: Mapping[str, Passage]) -> dict[str, Any]:
     """Specifications of the charts, with the page's own paper behind them."""
     charts = {"forest": forest_chart(findings)}
+    if findings.differences:
+        charts["gaps"] = differences_chart(findings)
     if any(estimate.curve is not None for estimate in findings.estimates.values()):
         charts["curves"] = curves_chart(findings)
+    charts |= run_charts(findings, passages)
     return {name: {**chart.to_dict(), "background": None} for name, chart in charts.items()}
 
 

@@ -7,7 +7,7 @@ from dataclasses import asdict
 from typing import Any
 
 from backcast.estimate import Estimate
-from backcast.report.facts import Fact, belief_in, facts_of
+from backcast.report.facts import Fact, belief_in, bias_bound, facts_of
 from backcast.report.findings import Findings
 from backcast.report.words import (
     MISSING,
@@ -23,6 +23,7 @@ from backcast.report.words import (
 )
 
 __all__ = [
+    "certificate_rows",
     "curve_points",
     "difference_rows",
     "fact_rows",
@@ -33,6 +34,7 @@ __all__ = [
 ]
 
 EVERY = "all"
+CERTIFICATE = "bias certificate"
 
 
 def policy_rows(findings: Findings) -> list[dict[str, Any]]:
@@ -127,7 +129,20 @@ def setting_rows(findings: Findings, about: Mapping[str, object]) -> list[dict[s
     return rows
 
 
+def certificate_rows(findings: Findings) -> list[dict[str, Any]]:
+    """One row a policy: its bias certificate, the bias that this allows, and what to think of it."""
+    rows = []
+    for name, estimate in findings.estimates.items():
+        judged = [fact for fact in facts_of(estimate) if fact.name == CERTIFICATE]
+        rows.append({"name": name, "fact": judged[0] if judged else None, "bias": figure(bias_bound(estimate))})
+    return rows
+
+
 def _settings(estimate: Estimate) -> dict[str, str]:
     first = {"policy": estimate.policy, "evaluator": estimate.evaluator, "horizon": estimate.horizon}
     last = {key: value for key, value in estimate.settings.items() if key not in first}
-    return {str(key): figure(value) for key, value in {**first, **last}.items()}
+    return {str(key): _setting(value) for key, value in {**first, **last}.items()}
+
+
+def _setting(value: Any) -> str:
+    return " to ".join(map(figure, value)) if isinstance(value, list | tuple) else figure(value)

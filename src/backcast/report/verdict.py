@@ -46,15 +46,15 @@ def _standing(findings: Findings) -> str:
 
 
 def _paired_standing(findings: Findings) -> str:
-    """Whether paired differences keep the best apart from the others."""
+    """Whether differences keep the best apart from the others."""
     close = []
     for difference in findings.differences:
         names = (difference.first, difference.second)
         if findings.best in names and (difference.interval is None or _holds_zero(difference.interval)):
             close.append(names[1] if names[0] == findings.best else names[0])
     if not close:
-        return "Its paired difference to every other policy keeps clear of zero, so the log tells them apart."
-    return f"Its paired {_plural('difference', close)} to {joined(close)} may be zero, so {UNSETTLED}."
+        return "Its difference to every other policy keeps clear of zero, so the log tells them apart."
+    return f"Its {_plural('difference', close)} to {joined(close)} may be zero, so {UNSETTLED}."
 
 
 def _holds_zero(interval: Interval) -> bool:
