@@ -13,7 +13,7 @@ DOCS := $(VENV)/.docs
 PEERS := .bench-venv/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs bench bench-speed bench-accuracy clean
+.PHONY: help setup demo test lint docs screenshots bench bench-speed bench-accuracy clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -35,6 +35,9 @@ lint: $(DEVELOP) ## style, types and the one-way order of imports
 docs: $(DOCS) ## build the manual into site/
 	NO_MKDOCS_2_WARNING=1 $(BIN)/mkdocs build --strict --quiet
 	@echo "The manual is in site/index.html."
+
+screenshots: $(DEVELOP) ## draw the pictures of the manual anew (needs Chromium)
+	$(BIN)/python -m tools.screenshots
 
 bench: bench-speed bench-accuracy ## run every benchmark
 

@@ -1,8 +1,10 @@
-"""What many tests share: random logs of every layout, and the profile of the property tests."""
+"""What many tests share: random logs of every layout, the profile of property tests, and whether there is a browser."""
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -11,11 +13,33 @@ import scipy.sparse
 from hypothesis import HealthCheck, settings
 
 from backcast.log import Log
+from tools.chromium import HOW_TO_ADD, find_chromium
 
 # The same examples in every run, and no deadline that a busy machine could miss.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 
 MakeLog = Callable[..., Log]
+
+BROWSER_TESTS = Path(__file__).with_name("browser")
+LEFT_OUT = f"The browser tests were left out, because no Chromium was found; to run them, {HOW_TO_ADD}."
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leave out the browser tests where there is no browser; where checks are automatic, that is an error."""
+    if find_chromium() is not None:
+        return
+    without = [item for item in items if item.path.is_relative_to(BROWSER_TESTS)]
+    if without and os.environ.get("CI", "").lower() in ("1", "true"):
+        raise pytest.UsageError(f"CI is set and no Chromium was found, which the browser tests need; {HOW_TO_ADD}.")
+    config.hook.pytest_deselected(items=without)
+    items[:] = [item for item in items if item not in without]
+
+
+def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
+    """Say that the browser tests were left out, so that nobody takes silence for success."""
+    if find_chromium() is None:
+        terminalreporter.section("browser tests", sep="=", yellow=True)
+        terminalreporter.line(LEFT_OUT)
 
 
 def random_log(layout: str, n: int = 60, n_actions: int = 3, n_features: int = 2, seed: int = 0) -> Log:

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 import re
+import subprocess
+import sys
 import tomllib
 from collections.abc import Iterator
 from fnmatch import fnmatch
@@ -14,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ["setup", "demo", "test", "lint", "docs", "bench", "bench-speed", "clean"]
+TARGETS = ["setup", "demo", "test", "lint", "docs", "screenshots", "bench", "bench-speed", "clean"]
 
 LEAKS = {
     "a developer's home": re.compile(r"(?:/(?:home|Users|root)/|[A-Z]:\\Users\\)\w"),
@@ -88,6 +90,47 @@ def test_ci_runs_what_a_user_runs() -> None:
     script = ROOT / ".ci" / "run"
     assert os.access(script, os.X_OK)
     assert "make test" in script.read_text().splitlines()
+
+
+def test_ci_brings_a_browser_and_insists_on_it() -> None:
+    lines = (ROOT / ".ci" / "run").read_text().splitlines()
+    assert "export CI=true" in lines
+    assert any("apt-get install" in line and "chromium" in line for line in lines)
+
+
+@pytest.mark.parametrize("where", ["docs", "README.md"])
+def test_pictures_are_small_and_used(where: str) -> None:
+    images = sorted((ROOT / "docs" / "images").iterdir())
+    assert images
+    assert [image.name for image in images if image.stat().st_size > 300_000] == []
+    pages = [ROOT / where] if where.endswith(".md") else sorted((ROOT / where).glob("*.md"))
+    shown = {name for page in pages for name in re.findall(r"images/([\w.-]+)", page.read_text())}
+    assert shown
+    assert shown <= {image.name for image in images}
+    if where == "docs":
+        assert {image.name for image in images} <= shown
+
+
+def collected(**environment: str) -> subprocess.CompletedProcess[str]:
+    """What pytest collects of the browser tests and of one other."""
+    words = "-m pytest -q --collect-only -n0 -p no:cacheprovider tests/browser tests/unit/test_repository.py -k"
+    own = {**os.environ, "CI": "", **environment}
+    command = [sys.executable, *words.split(), "browser or readme_is_short"]
+    return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+
+
+def test_without_a_browser_its_tests_are_left_out_aloud() -> None:
+    found = collected(CHROMIUM="no-such-browser")
+    assert found.returncode == 0
+    assert "test_report_page" not in found.stdout
+    assert "test_readme_is_short" in found.stdout
+    assert "The browser tests were left out, because no Chromium was found" in found.stdout
+
+
+def test_automatic_checks_do_not_pass_without_a_browser() -> None:
+    found = collected(CHROMIUM="no-such-browser", CI="true")
+    assert found.returncode != 0
+    assert "CI is set and no Chromium was found" in found.stdout + found.stderr
 
 
 def test_no_file_tells_of_the_machine_it_was_written_on() -> None:

@@ -1,0 +1,134 @@
+"""Reports as files, hostile labels and all, and a browser to open them in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from playwright.sync_api import Browser, Dialog, Page
+
+import backcast as bc
+from tools.chromium import chromium
+
+WIDTH, HEIGHT = 1000, 900
+HOSTILE = (
+    "<script>window.ran = true</script>",
+    "</script><script>window.ran = true</script>",
+    '"><img src=x onerror="window.ran = true">',
+    "'; window.ran = true; //",
+    "javascript:window.ran = true",
+    "a\u202eb\u2066c {{ 7 * 7 }} &lt;b&gt;",
+)
+
+
+@dataclass
+class Opened:
+    """A page with all that it said and asked for."""
+
+    page: Page
+    said: list[str] = field(default_factory=list)
+    asked: list[str] = field(default_factory=list)
+
+    def note(self, dialog: Dialog) -> None:
+        self.said.append(dialog.message)
+        dialog.dismiss()
+
+
+Open = Callable[..., Opened]
+
+
+@pytest.fixture(scope="session")
+def browser() -> Iterator[Browser]:
+    with chromium() as found:
+        yield found
+
+
+@pytest.fixture(scope="session")
+def open_page(browser: Browser) -> Open:
+    """``open_page(path, drawn=True, ...)``: a page of its own, with the charts drawn."""
+
+    def opened(path: Path, *, drawn: bool = True, **options: Any) -> Opened:
+        found = Opened(browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, offline=True, **options))
+        found.page.on("console", lambda message: found.said.append(message.text))
+        found.page.on("pageerror", lambda error: found.said.append(str(error)))
+        found.page.on("dialog", found.note)
+        found.page.on("request", lambda request: found.asked.append(request.url))
+        found.page.goto(path.as_uri())
+        if drawn:
+            found.page.wait_for_function("document.querySelectorAll('.chart:not(.vega-embed)').length === 0")
+        return found
+
+    return opened
+
+
+@pytest.fixture(scope="session")
+def opened_once(open_page: Open, reports: dict[str, Path]) -> Callable[[str], Opened]:
+    """The page of a kind of report, opened once for all tests that leave it as they find it: drawing takes a while."""
+    return cache(lambda kind: open_page(reports[kind]))
+
+
+@pytest.fixture
+def shared(opened_once: Callable[[str], Opened]) -> Iterator[Callable[[str], Opened]]:
+    """``shared(kind)``: that page, wide, light and on screen, whatever the test before made of it."""
+    used = []
+
+    def get(kind: str) -> Opened:
+        used.append(opened_once(kind))
+        return used[-1]
+
+    yield get
+    for found in used:
+        found.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        found.page.emulate_media(media="screen", color_scheme="light")
+        found.page.mouse.move(0, 0)
+
+
+@pytest.fixture(scope="session")
+def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """A comparison with plain names, replays and a fixed policy side by side, one policy alone, and a hostile one."""
+    folder = tmp_path_factory.mktemp("reports")
+    made = {"comparison": _comparison(), "replay": _replays(), "single": _single(), "hostile": _hostile()}
+    about = {HOSTILE[0]: HOSTILE[1], "log": f"{HOSTILE[2]}.csv"}
+    return {
+        name: bc.save_report(result, folder / f"{name}.html", about=about if name == "hostile" else None)
+        for name, result in made.items()
+    }
+
+
+def news(labels: tuple[str, ...] = ("sport", "politics", "weather"), events: int = 800) -> bc.Log:
+    rng = np.random.default_rng(0)
+    contexts = rng.dirichlet(np.ones(3), size=events)
+    actions = rng.integers(3, size=events)
+    rewards = (rng.random(events) < 0.2 + 0.6 * contexts[np.arange(events), actions]).astype(float)
+    names = np.array(labels, dtype=object)[actions]
+    return bc.Log(contexts, names, rewards, np.full(events, 1 / 3), action_labels=list(labels), reward_range=(0.0, 1.0))
+
+
+def _comparison() -> bc.Comparison:
+    policies = {
+        "uniform": bc.EpsilonGreedy(1.0, batch_size=10),
+        "greedy": bc.EpsilonGreedy(0.1, batch_size=10),
+        "linucb": bc.LinUCB(0.3, batch_size=10),
+    }
+    return bc.compare(news(), policies, horizon=60, replicates=60, exchangeable=True)
+
+
+def _replays() -> dict[str, bc.Estimate]:
+    log = news()
+    learning = {"greedy": bc.EpsilonGreedy(0.1, batch_size=10), "linucb": bc.LinUCB(0.3, batch_size=10)}
+    replays = {name: bc.evaluate(log, policy, bc.DRns(q=0.05), horizon=60) for name, policy in learning.items()}
+    return {**replays, "always sport": bc.evaluate(log, bc.Fixed([1.0, 0.0, 0.0]))}
+
+
+def _single() -> bc.Estimate:
+    return bc.evaluate(news(), bc.LinUCB(0.3, batch_size=10), bc.ClockReplay(), horizon=200, replicates=None)
+
+
+def _hostile() -> bc.Comparison:
+    policies = {name: bc.EpsilonGreedy(0.1 + i / 10, batch_size=20) for i, name in enumerate(HOSTILE)}
+    return bc.compare(news(HOSTILE[:3]), policies, horizon=40, replicates=60, exchangeable=True)

@@ -1,0 +1,89 @@
+"""Draw the pictures of the manual: the report in a browser, light, dark and on a phone, and charts without one."""
+
+from __future__ import annotations
+
+import tempfile
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import backcast as bc
+from backcast.demo import news_log
+from tools.chromium import chromium
+
+IMAGES = Path(__file__).parents[1] / "docs" / "images"
+HORIZON, BATCH = 200, 10
+
+
+def news_comparison() -> bc.Comparison:
+    """Four policies on the embedded log, as in the demo."""
+    policies = {
+        "random": bc.EpsilonGreedy(1.0, batch_size=BATCH),
+        "epsilon-greedy": bc.EpsilonGreedy(0.1, batch_size=BATCH),
+        "softmax": bc.Softmax(0.05, batch_size=BATCH),
+        "linucb": bc.LinUCB(0.3, batch_size=BATCH),
+    }
+    return bc.compare(news_log(), policies, horizon=HORIZON, replicates=180, exchangeable=True, n_jobs=2)
+
+
+def replays() -> dict[str, bc.Estimate]:
+    """The same log in log order, for the charts that only such runs have."""
+    policies = {"linucb": bc.LinUCB(0.3, batch_size=BATCH), "softmax": bc.Softmax(0.05, batch_size=BATCH)}
+    return {name: bc.evaluate(news_log(), policy, bc.DRns(q=0.01), horizon=100) for name, policy in policies.items()}
+
+
+@contextmanager
+def opened(browser: Any, path: Path, *, width: int, height: int, scheme: str = "light") -> Iterator[Any]:
+    """The page with its charts drawn."""
+    context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
+    page = context.new_page()
+    page.goto(path.as_uri())
+    page.wait_for_function("document.querySelectorAll('.chart:not(.vega-embed)').length === 0")
+    # what a reader sees before pointing at a chart, and no bar that floats over a picture of a whole section
+    page.add_style_tag(content=".chart details { display: none; } .shown { position: static; }")
+    yield page
+    context.close()
+
+
+def draw_report(browser: Any, folder: Path, found: bc.Comparison) -> None:
+    """The top of the report, its charts one by one, dark, and on a phone."""
+    report = bc.save_report(found, folder / "report.html", about={"log": "embedded: a news page"})
+    with opened(browser, report, width=940, height=1150) as page:
+        page.screenshot(path=IMAGES / "report.png")
+        for section in ("differences", "learning", "runs"):
+            page.locator(f"section[aria-labelledby={section}]").screenshot(path=IMAGES / f"report-{section}.png")
+    with opened(browser, report, width=940, height=1150, scheme="dark") as page:
+        page.screenshot(path=IMAGES / "report-dark.png")
+    with opened(browser, report, width=390, height=844) as page:
+        page.screenshot(path=IMAGES / "report-phone.png")
+
+
+def draw_replays(browser: Any, folder: Path) -> None:
+    """Acceptance and multiplier, which only runs of DR-ns have."""
+    report = bc.save_report(replays(), folder / "replays.html")
+    with opened(browser, report, width=940, height=900) as page:
+        page.locator("section[aria-labelledby=bias]").screenshot(path=IMAGES / "report-bias.png")
+        page.locator("figure:has(#multiplier)").screenshot(path=IMAGES / "report-multiplier.png")
+
+
+def draw_charts(found: bc.Comparison) -> None:
+    """Charts as they are saved from Python, without a browser."""
+    found.plot().save(str(IMAGES / "comparison.png"), scale_factor=1.5)
+    found.estimates["linucb"].plot().save(str(IMAGES / "curve.png"), scale_factor=1.5)
+
+
+def main() -> None:
+    """Draw them all."""
+    IMAGES.mkdir(exist_ok=True)
+    found = news_comparison()
+    draw_charts(found)
+    with chromium() as browser, tempfile.TemporaryDirectory() as folder:
+        draw_report(browser, Path(folder), found)
+        draw_replays(browser, Path(folder))
+    for image in sorted(IMAGES.glob("*.png")):
+        print(f"{image.relative_to(IMAGES.parents[1])}: {image.stat().st_size // 1000} kB")
+
+
+if __name__ == "__main__":
+    main()
