@@ -18,6 +18,7 @@ RUN = [
     "own-policy",
     "big-logs",
     "diagnostics",
+    "report",
     "log-format",
     "theory",
 ]
