@@ -24,7 +24,7 @@ demo: $(RUNTIME) ## replay an embedded log through four policies and write repor
 	$(BIN)/backcast demo
 
 test: lint docs ## run every check and every test
-	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS)
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
 
 lint: $(DEVELOP) ## style, types and the one-way order of imports
 	$(BIN)/ruff check

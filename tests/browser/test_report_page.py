@@ -14,6 +14,9 @@ from playwright.sync_api import Page
 from backcast.report.findings import clean
 from tests.browser.conftest import HEIGHT, HOSTILE, Open, Opened
 
+# one worker for all of them: reports and pages are made once
+pytestmark = pytest.mark.xdist_group("browser")
+
 KINDS = ["comparison", "replay", "single", "hostile"]
 SERIOUS = ("serious", "critical")
 Reports = dict[str, Path]
@@ -34,7 +37,9 @@ def embedded(page: Page) -> dict[str, Any]:
 
 
 def open_all_details(page: Page) -> None:
-    page.evaluate("document.querySelectorAll('main details').forEach(each => { each.open = true; })")
+    """All tables that are folded away; not the menus of the charts, which would cover them."""
+    for details in page.locator("main details:not(.chart details)").all():
+        details.evaluate("each => { each.open = true; }")
 
 
 def resized(page: Page, width: int) -> int:

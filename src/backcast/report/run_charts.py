@@ -169,10 +169,10 @@ def action_shares(passages: Mapping[str, Passage]) -> Iterator[dict[str, Any]]:
     one = next(iter(passages.values()))
     order = sorted(range(len(one.actions)), key=lambda a: -max([one.logged[a], *(own[a] for own in columns.values())]))
     few = sorted(order if len(order) <= MOST_ACTIONS else order[: MOST_ACTIONS - 1])
-    for name, shares in [(LOGGED, one.logged), *columns.items()]:
+    for place, (name, shares) in enumerate([(LOGGED, one.logged), *columns.items()]):
         groups = {clean(one.actions[a]): float(shares[a]) for a in few}
         if len(few) < len(order):
             groups[REST] = float(sum(shares[a] for a in order[MOST_ACTIONS - 1 :]))
         for action, share in groups.items():
-            own = {"policy": name, "logged": shares is one.logged}
+            own = {"policy": name, "logged": place == 0}
             yield {**own, "action": action, "height": share, "share": percent(share)}
