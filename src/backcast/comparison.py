@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, replace
+from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any
 
@@ -17,8 +17,9 @@ from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
-from backcast.evaluators.question import Question
+from backcast.evaluators.question import Enough, Question, stopped_note
 from backcast.evaluators.replicates import replicate_all, replicated_from
+from backcast.plain import from_plain, to_plain
 
 __all__ = ["Comparison", "Difference", "compare"]
 
@@ -71,10 +72,20 @@ class Comparison:
         """Everything as plain numbers, strings, lists and dicts, for JSON."""
         return {
             "estimates": {name: estimate.to_dict() for name, estimate in self.estimates.items()},
-            "differences": [asdict(difference) for difference in self.differences],
+            "differences": to_plain(self.differences),
             "ranking": [{"policy": name, "probability_best": chance} for name, chance in self.ranking],
             "notes": list(self.notes),
         }
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Comparison:
+        """The comparison that :meth:`to_dict` made plain."""
+        return cls(
+            {name: Estimate.from_dict(estimate) for name, estimate in plain["estimates"].items()},
+            tuple(from_plain(Difference, difference, "difference") for difference in plain["differences"]),
+            tuple((entry["policy"], float(entry["probability_best"])) for entry in plain["ranking"]),
+            tuple(plain["notes"]),
+        )
 
     def plot(self) -> Any:
         """An Altair chart of the policies with their intervals, and of their paired differences."""
@@ -146,6 +157,9 @@ def _paired(
         answer = replicated_from(found, place, own)
         estimate = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
         estimates[name] = with_passage(estimate, evaluator, own)
+    notes = (*notes, *found.notes)
+    if not found.tells_errors:
+        return Comparison(estimates, (), (), notes)
     sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1
     return _comparison(estimates, sampling + monte_carlo, found.gap_variance, (freedom, question.level), notes)
@@ -156,7 +170,11 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
     estimates = {}
     for name, policy in policies.items():
         own = replace(question, policy=policy, policy_name=named_policy(policy), replicates=None)
-        estimates[name] = answer_with(evaluator, own)
+        try:
+            estimates[name] = answer_with(evaluator, own)
+        except Enough:
+            left = len(policies) - len(estimates)
+            return Comparison(estimates, (), (), (*notes, stopped_note(f"all but {left} policies")))
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")

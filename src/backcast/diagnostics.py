@@ -5,15 +5,19 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
+from backcast.plain import from_plain
+
 __all__ = [
     "ClockDiagnostics",
     "Diagnostics",
     "Facts",
     "ModelDiagnostics",
+    "OtherDiagnostics",
     "PermutedDiagnostics",
     "ReplayDiagnostics",
     "WeightDiagnostics",
     "as_lines",
+    "diagnostics_from",
 ]
 
 
@@ -184,3 +188,44 @@ class PermutedDiagnostics(Facts):
     sampling_error: float
     monte_carlo_error: float
     propensities_estimated: bool = False
+
+
+@dataclass(frozen=True)
+class OtherDiagnostics:
+    """Facts of an evaluator that is not ours, as a file has them."""
+
+    facts: dict[str, Any]
+
+    @property
+    def events(self) -> int:
+        """Events of the log that were used, as far as the facts say."""
+        return int(self.facts.get("events", 0))
+
+    def to_dict(self) -> dict[str, Any]:
+        """The facts by name."""
+        return dict(self.facts)
+
+    def __str__(self) -> str:
+        return "\n".join(f"{name.replace('_', ' ')}  {_figure(value)}" for name, value in self.facts.items())
+
+
+KINDS: tuple[type[Any], ...] = (
+    WeightDiagnostics,
+    ModelDiagnostics,
+    ReplayDiagnostics,
+    ClockDiagnostics,
+    PermutedDiagnostics,
+)
+
+
+def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagnostics:
+    """The diagnostics that a file tells of: ours by their kind, others as bare facts.
+
+    >>> diagnostics_from({"kind": "ModelDiagnostics", "events": 4, "rounds": 4, "trajectories": 1})
+    ModelDiagnostics(events=4, rounds=4, trajectories=1)
+    """
+    by_name = {kind.__name__: kind for kind in KINDS}
+    facts = {name: value for name, value in plain.items() if name != "kind"}
+    kind = by_name.get(str(plain.get("kind")))
+    found: Diagnostics = OtherDiagnostics(facts) if kind is None else from_plain(kind, facts, where)
+    return found

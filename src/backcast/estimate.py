@@ -3,19 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import asdict, dataclass, field
-from typing import TYPE_CHECKING, Any
-
-import numpy as np
+from dataclasses import dataclass, field, replace
+from typing import Any
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.diagnostics import Diagnostics
+from backcast.diagnostics import Diagnostics, diagnostics_from
 from backcast.errors import EvaluationError
-
-if TYPE_CHECKING:
-    from backcast.log import Log
-    from backcast.passage import Passage
-    from backcast.policies.protocol import Policy
+from backcast.log import Log
+from backcast.passage import Passage
+from backcast.plain import from_plain, to_plain
+from backcast.policies.protocol import Policy
 
 __all__ = ["POLICY_VALUE", "PROGRESSIVE_VALUE", "Estimate", "Interval", "LearningCurve"]
 
@@ -131,21 +128,19 @@ class Estimate:
         return estimate_text(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings, lists and dicts, for JSON (nan becomes None)."""
-        plain = {
-            "value": self.value,
-            "std_error": self.std_error,
-            "interval": None if self.interval is None else asdict(self.interval),
-            "diagnostics": self.diagnostics.to_dict(),
-            "policy": self.policy,
-            "evaluator": self.evaluator,
-            "horizon": self.horizon,
-            "curve": None if self.curve is None else self.curve.to_dict(),
-            "notes": list(self.notes),
-            "settings": self.settings,
-        }
-        cleaned: dict[str, Any] = _json_ready(plain)
-        return cleaned
+        """Everything as plain numbers, strings, lists and dicts, for JSON (nan becomes None).
+
+        The kind of diagnostics stands among them, so that :meth:`from_dict` can make the estimate again.
+        """
+        facts = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
+        plain: dict[str, Any] = {**to_plain(self), "diagnostics": to_plain(facts)}
+        return plain
+
+    @classmethod
+    def from_dict(cls, plain: dict[str, Any]) -> Estimate:
+        """The estimate that :meth:`to_dict` made plain; only its progressive policy is lost."""
+        found = from_plain(cls, plain, "estimate")
+        return replace(found, diagnostics=diagnostics_from(plain["diagnostics"]))
 
     def plot(self) -> Any:
         """An Altair chart: the learning curve with its band, or the value with its interval."""
@@ -174,15 +169,3 @@ class Estimate:
                 f"{self.evaluator} keeps no history to mix; use DRns on a log in memory for a progressive policy"
             )
         return self._progressive()
-
-
-def _json_ready(value: Any) -> Any:
-    if isinstance(value, dict):
-        return {str(key): _json_ready(item) for key, item in value.items()}
-    if isinstance(value, list | tuple):
-        return [_json_ready(item) for item in value]
-    if isinstance(value, np.generic):
-        value = value.item()
-    if isinstance(value, float) and not np.isfinite(value):
-        return None
-    return value

@@ -69,7 +69,8 @@ def evaluate(
     n_jobs
         Replicates run at once; the answer does not depend on it.
     progress
-        True for a progress bar, or a function that is told how many more events are done.
+        True for a progress bar, or a function that is told how many more events are done. It may raise
+        :class:`backcast.Enough`: the answer then comes from what is done, and a note says so.
 
     Examples
     --------

@@ -16,7 +16,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
 from backcast.evaluators.permuted import permuted_estimate
 from backcast.evaluators.progressive import progressive_policy
-from backcast.evaluators.question import Question
+from backcast.evaluators.question import Enough, Question
 from backcast.evaluators.run_intervals import run_interval, run_notes
 from backcast.evaluators.simulation import Simulation, curve_of, diagnose, head_of, simulate
 from backcast.evaluators.stationary.tuning import slope_plus_plus
@@ -151,6 +151,10 @@ def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
             found.append((q, replace(evaluator, q=q).answer(question)))
         except HorizonNotReached as failure:
             short = failure
+        except Enough:
+            if not found:
+                raise
+            break
     if not found:
         raise short
     values = np.array([estimate.value for _, estimate in found])
@@ -183,7 +187,7 @@ def doubly_robust_estimate(question: Question, found: Simulation, name: str) -> 
         evaluator=name,
         curve=curve_of(found.curve, question.level),
         horizon=question.horizon,
-        notes=run_notes(question, found, values),
+        notes=(*found.notes, *run_notes(question, found, values)),
         settings={"seed": question.seed, "level": question.level},
         _progressive=None
         if log is None

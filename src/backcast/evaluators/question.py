@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Protocol, runtime_checkable
 
@@ -13,7 +13,16 @@ from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
 
-__all__ = ["Evaluator", "Question", "Streams", "no_progress", "require_stationary"]
+__all__ = ["Enough", "Evaluator", "Question", "Streams", "is_partial", "no_progress", "require_stationary", "stopped_note"]
+
+PARTIAL = "Partial:"
+
+
+class Enough(Exception):
+    """Raised by a progress function to stop a run: the answer then comes from what is done, and says so.
+
+    It reaches the caller only where nothing is done yet that an answer could come from.
+    """
 
 
 def no_progress(events: int) -> None:
@@ -26,7 +35,7 @@ class Question:
 
     ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
     own default; ``replicates`` is None for none, a number, or "auto". ``on_progress`` is told how many more events are
-    done.
+    done, and may raise :class:`Enough`.
     """
 
     log: Any
@@ -88,6 +97,20 @@ class Streams:
             np.random.default_rng(policy),
             replicates,
         )
+
+
+def stopped_note(done: str) -> str:
+    """What readers of a partial answer must know.
+
+    >>> stopped_note("3 of 16 passes")
+    'Partial: the run was stopped when 3 of 16 passes were done.'
+    """
+    return f"{PARTIAL} the run was stopped when {done} were done."
+
+
+def is_partial(notes: Iterable[str]) -> bool:
+    """Whether notes tell of a run that was stopped."""
+    return any(note.startswith(PARTIAL) for note in notes)
 
 
 def require_stationary(policy: object, evaluator: str) -> None:

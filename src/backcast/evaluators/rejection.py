@@ -98,7 +98,7 @@ def accepted_estimate(question: Question, found: Simulation, name: str) -> Estim
         policy=question.policy_name,
         evaluator=name,
         horizon=question.horizon,
-        notes=(SINGLE_RUN_NOTE,) if values.size == 1 else (),
+        notes=(*found.notes, *((SINGLE_RUN_NOTE,) if values.size == 1 else ())),
         settings={"seed": question.seed, "level": question.level},
     )
 

@@ -6,8 +6,9 @@ Work is passes x policies, each with a stream of randomness of its own, so the a
 from __future__ import annotations
 
 import math
+import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -17,7 +18,7 @@ from backcast.arrays import FloatArray, IntArray
 from backcast.diagnostics import Diagnostics
 from backcast.errors import HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve
-from backcast.evaluators.question import Question
+from backcast.evaluators.question import Enough, Question, stopped_note
 from backcast.intervals.jackknife import GroupJackknife, group_influence
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -42,6 +43,7 @@ MOST_BATCHES = 3
 SMALL_SHARE = 0.1
 TRUSTED = 1e-3
 NOISY_SHARE = 0.5
+LEAST_SUBSETS = 2  # for each group
 
 
 TOO_SHORT = (
@@ -111,6 +113,12 @@ class Replicates:
     member: FloatArray
     horizon: int
     events: int
+    notes: tuple[str, ...] = ()
+
+    @property
+    def tells_errors(self) -> bool:
+        """Whether there are passes and subsets enough for standard errors; a run that was stopped may have too few."""
+        return len(self.full) > 1 and len(self.subset) >= LEAST_SUBSETS * self.member.shape[1]
 
     def full_values(self) -> FloatArray:
         """``(F, P)`` values on the whole log."""
@@ -213,20 +221,43 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
         )
     method = question.interval or GroupJackknife()
     pool = _Pool(evaluator, policies, material, question)
-    full = pool.passes(range(_first_passes(question.replicates)))
+    passes, replicates = _first_passes(question.replicates), _first_replicates(question, method)
+    full = pool.passes(range(passes))
     for row in full:
         short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
         if short:
             raise evaluator.failure(material, max(short))
-    groups = _groups(len(material.log), method.groups, question.seed)
-    taken = method.taken or _taken(pool, evaluator, groups, method.groups)
+    found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
+    try:
+        found = _with_subsets(pool, found, method, replicates)
+    except Enough:
+        pass
+    return replace(found, notes=_partial(found, passes, replicates)) if pool.stopped else found
+
+
+def _with_subsets(pool: _Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
+    """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
+    groups = _groups(found.events, method.groups, pool.seed)
+    taken = method.taken or _taken(pool, pool.evaluator, groups, method.groups)
     if taken is None:
-        raise SubsetsTooShort(TOO_SHORT.format(material.horizon))
-    drawn, subset = _subset_batch(pool, groups, method.groups, taken, range(_first_replicates(question, method)))
-    if len(subset) < 2 * method.groups:
-        raise SubsetsTooShort(TOO_SHORT.format(material.horizon))
-    found = Replicates(full, subset, drawn, material.horizon, len(material.log))
-    return _refined(pool, question, found, groups, taken) if question.replicates == "auto" else found
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    drawn, subset = _subset_batch(pool, groups, method.groups, taken, range(replicates))
+    found = replace(found, subset=subset, member=drawn)
+    if not (found.tells_errors or pool.stopped):
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    return _refined(pool, found, groups, taken) if pool.question.replicates == "auto" else found
+
+
+def _partial(found: Replicates, passes: int, replicates: int) -> tuple[str, ...]:
+    whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
+    done = f"{whole} passes over the log and {subsets} replicates"
+    too_few = "" if found.tells_errors else " Too few for a standard error: there is the value alone."
+    return (stopped_note(done) + too_few,)
+
+
+def _of(done: int, planned: int) -> str:
+    # more than at first planned: how many there would have been in the end nobody knows
+    return f"{done} of {planned}" if done < planned else f"{done}"
 
 
 def _first_passes(replicates: int | str | None) -> int:
@@ -236,10 +267,10 @@ def _first_passes(replicates: int | str | None) -> int:
 def _first_replicates(question: Question, method: GroupJackknife) -> int:
     if not isinstance(question.replicates, int):
         return 10 * method.groups
-    if question.replicates < 2 * method.groups:
+    if question.replicates < LEAST_SUBSETS * method.groups:
         raise OptionError(
             f"replicates is {question.replicates}; the jackknife over {method.groups} groups needs at least "
-            f"{2 * method.groups}, and {10 * method.groups} to be steady"
+            f"{LEAST_SUBSETS * method.groups}, and {10 * method.groups} to be steady"
         )
     return question.replicates
 
@@ -279,33 +310,34 @@ def _subset_batch(
     return np.array(member)[kept], [rows[i] for i in kept]
 
 
-def _refined(pool: _Pool, question: Question, found: Replicates, groups: list[IntArray], taken: int) -> Replicates:
+def _refined(pool: _Pool, found: Replicates, groups: list[IntArray], taken: int) -> Replicates:
     """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
     total, size = found.member.shape[1], found.member.shape[0]
     for batch in range(1, MOST_BATCHES):
+        if pool.stopped:
+            return found
         if group_influence(found.subset_values(), found.member).noise_share <= NOISY_SHARE:
             break
         member, more = _subset_batch(pool, groups, total, taken, range(batch * size, (batch + 1) * size))
-        found = Replicates(
-            found.full, found.subset + more, np.concatenate([found.member, member]), found.horizon, found.events
-        )
-    while len(found.full) < MOST_PASSES:
+        found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
+    while len(found.full) < MOST_PASSES and not pool.stopped:
         sampling, monte_carlo = found.covariance()
         if (np.diag(monte_carlo) <= SMALL_SHARE * np.diag(sampling)).all():
             break
         more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
-        found = Replicates(found.full + more, found.subset, found.member, found.horizon, found.events)
+        found = replace(found, full=found.full + more)
     return found
 
 
-@dataclass(frozen=True)
+@dataclass
 class _Pool:
-    """Runs replicates of all policies, in parallel, each with its own seed."""
+    """Runs replicates of all policies, in parallel, each with its own seed, until it is done or somebody has enough."""
 
     evaluator: Replicable
     policies: Sequence[Any]
     material: Material
     question: Question
+    stopped: bool = False
 
     @property
     def seed(self) -> int:
@@ -318,6 +350,8 @@ class _Pool:
         from joblib import Parallel, delayed
         from threadpoolctl import threadpool_limits
 
+        if self.stopped:
+            raise Enough
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         work = Parallel(n_jobs=self.question.n_jobs, backend="threading" if threads else None, return_as="generator")
@@ -325,11 +359,23 @@ class _Pool:
             delayed(_one)(self.evaluator, self.policies, self.material, rows, self.seed, key) for rows, key in jobs
         )
         results: list[list[Outcome]] = []
+        outcomes = work(calls)
         with threadpool_limits(1):
-            for (rows, _), outcome in zip(jobs, work(calls), strict=True):
-                results.append(outcome)
-                self.question.on_progress(len(self.material.log) if rows is None else rows.size)
+            try:
+                for (rows, _), outcome in zip(jobs, outcomes, strict=True):
+                    results.append(outcome)
+                    self.question.on_progress(len(self.material.log) if rows is None else rows.size)
+            except Enough:
+                self.stopped = True
+                _cancel(outcomes)
         return results
+
+
+def _cancel(outcomes: Any) -> None:
+    """Let go of work that is no longer wanted; joblib would warn that it was in vain."""
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", UserWarning)
+        outcomes.close()
 
 
 def _one(
@@ -390,6 +436,9 @@ def replicated(evaluator: Replicable, question: Question) -> Replicated:
 
 def replicated_from(found: Replicates, policy: int, question: Question) -> Replicated:
     """The answer for one of the policies that were replicated together."""
+    outcomes = [row[policy] for row in found.full]
+    if not found.tells_errors:
+        return _without_error(outcomes, found.horizon, found.notes)
     sampling, monte_carlo = (float(matrix[policy, policy]) for matrix in found.covariance())
     value, error = float(found.values()[policy]), math.sqrt(sampling + monte_carlo)
     reach = float(stats.t.ppf((1 + question.level) / 2, found.member.shape[1] - 1)) * error
@@ -398,11 +447,12 @@ def replicated_from(found: Replicates, policy: int, question: Question) -> Repli
         error,
         Interval(value - reach, value + reach, question.level, "group jackknife", "independent", POLICY_VALUE),
         _curve(found, policy, question.level),
-        [row[policy] for row in found.full],
+        outcomes,
         found.member.shape[0],
         math.sqrt(sampling),
         math.sqrt(monte_carlo),
         found.horizon,
+        found.notes,
     )
 
 
@@ -412,11 +462,17 @@ def _value_alone(evaluator: Replicable, question: Question, material: Material) 
     short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
     if short:
         raise evaluator.failure(material, max(short))
+    done = f"{len(outcomes)} of {FIRST_PASSES} passes over the log"
+    return _without_error(outcomes, material.horizon, (stopped_note(done),) if pool.stopped else ())
+
+
+def _without_error(outcomes: list[Outcome], horizon: int, notes: tuple[str, ...]) -> Replicated:
+    """The value from passes over the whole log, with their own noise and nothing else."""
     values = np.array([outcome.value for outcome in outcomes])
     curve = np.mean([outcome.curve for outcome in outcomes], axis=0)
-    noise = float(values.std(ddof=1)) / math.sqrt(values.size)
-    line = LearningCurve(bin_edges(material.horizon)[1:], curve, curve, curve)
-    return Replicated(float(values.mean()), math.nan, None, line, outcomes, 0, math.nan, noise, material.horizon)
+    noise = float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else math.nan
+    line = LearningCurve(bin_edges(horizon)[1:], curve, curve, curve)
+    return Replicated(float(values.mean()), math.nan, None, line, outcomes, 0, math.nan, noise, horizon, notes)
 
 
 def _curve(found: Replicates, policy: int, level: float) -> LearningCurve:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -18,7 +18,7 @@ from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import LearningCurve
 from backcast.evaluators.acceptance import smallest_in
 from backcast.evaluators.predictions import predicted_parts
-from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.question import Enough, Question, Streams, stopped_note
 from backcast.log import Log
 
 __all__ = ["Simulation", "curve_of", "diagnose", "head_of", "simulate"]
@@ -42,6 +42,7 @@ class Simulation:
     bound_known: bool
     c_max: float
     propensities_estimated: bool
+    notes: tuple[str, ...] = ()
 
     @property
     def complete(self) -> list[Trajectory]:
@@ -69,7 +70,7 @@ def simulate(question: Question, steering: Steering) -> Simulation:
     streams = Streams.of(question.seed)
     run: Run | None = None
     whole: Log | None = None
-    smallest, bound_known = 1.0, True
+    smallest, bound_known, stopped = 1.0, True, False
     rewards = values = (np.inf, -np.inf)
     for part, predicted in predicted_parts(question, streams):
         if run is None:
@@ -79,15 +80,31 @@ def simulate(question: Question, steering: Steering) -> Simulation:
         bound_known = bound_known and shows_smallest(part)
         rewards = _hull(rewards, part.reward_bounds)
         values = _hull(values, (float(predicted.min()), float(predicted.max())))
-        run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
+        try:
+            run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
+        except Enough:
+            stopped = True
+            break
     if run is None:
         raise EvaluationError("the stream gave no events")
     ranges = rewards, _hull(rewards, values)
     estimated = question.propensities_estimated
     found = Simulation(run.close(), run.curve, whole, *ranges, smallest, bound_known, steering.c_max, estimated)
+    if stopped:
+        return _partial(question, found)
     if not found.complete:
         _report_failure(question, found)
     return found
+
+
+def _partial(question: Question, found: Simulation) -> Simulation:
+    """The run as far as it went; no history is kept, because its last events were not booked."""
+    if not found.complete:
+        raise Enough
+    done = sum(int(trajectory.sums["events"]) for trajectory in found.trajectories)
+    total = len(question.log) if question.in_memory else question.log.n_rows
+    notes = () if done == total else (stopped_note(f"{done:,} of {total:,} events"),)
+    return replace(found, log=None, notes=notes)
 
 
 def shows_smallest(log: Log) -> bool:

@@ -18,7 +18,7 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.events import plain
 from backcast.engine.scoring import fresh_copy, probabilities_of
-from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.question import Enough, Question, Streams, stopped_note
 from backcast.evaluators.stationary.kernels import expectations, largest_ratios, taken
 from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.target import expectation_of, probability_of
@@ -79,6 +79,7 @@ class WeighedLog:
     uniform: float
     records_logging: bool
     on_progress: Callable[[int], None]
+    events: int
     notes: tuple[str, ...] = ()
     shards: tuple[Callable[[], Iterator[Weighed]], ...] = ()
     n_jobs: int = 1
@@ -90,9 +91,20 @@ class WeighedLog:
             return iter(self._kept)
         blocks = chain.from_iterable(self.pieces())
         if self.keep:
-            self._kept = list(blocks)
+            self._kept = self._collected(blocks)
             return iter(self._kept)
         return blocks
+
+    def _collected(self, blocks: Iterator[Weighed]) -> list[Weighed]:
+        """The blocks, or those that were weighed before somebody had enough."""
+        kept: list[Weighed] = []
+        try:
+            kept.extend(blocks)
+        except Enough:
+            done = sum(block.ratio.size for block in kept)
+            if done < self.events:
+                self.notes = (*self.notes, stopped_note(f"{done:,} of {self.events:,} events"))
+        return kept
 
     def knows_bound(self, low: float, high: float) -> bool:
         """Whether bounds between these numbers hold for events not seen: all recorded, or a uniform logger."""
@@ -141,6 +153,7 @@ def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> Weighe
         float(first.n_actions) if first._available is None else math.nan,
         first._logging is not None and not callable(getattr(question.policy, "probability_of", None)),
         question.on_progress,
+        len(question.log) if question.in_memory else 0,
         log.notes,
     )
 

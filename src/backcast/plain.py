@@ -1,0 +1,127 @@
+"""Frozen results as plain numbers, strings, lists and dicts, and back again: what JSON can hold and no more.
+
+JSON has no nan and no infinity: the first becomes null, the others the words "inf" and "-inf". What a value was is
+known from the types of the fields when it is read, so nothing of the file is ever run.
+"""
+
+from __future__ import annotations
+
+import math
+import types
+from dataclasses import MISSING, fields, is_dataclass
+from typing import Any, TypeVar, Union, cast, get_args, get_origin, get_type_hints
+
+import numpy as np
+
+from backcast.errors import SourceError
+
+__all__ = ["from_plain", "to_plain"]
+
+T = TypeVar("T")
+
+INFINITIES = {"inf": math.inf, "-inf": -math.inf}
+
+
+def to_plain(value: Any) -> Any:
+    """A value, and all that is in it, as JSON knows it.
+
+    >>> to_plain({"value": np.float64(0.5), "error": math.nan, "bounds": (0.0, math.inf)})
+    {'value': 0.5, 'error': None, 'bounds': [0.0, 'inf']}
+    """
+    if is_dataclass(value) and not isinstance(value, type):
+        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value) if _is_public(field)}
+    if isinstance(value, dict):
+        return {str(key): to_plain(item) for key, item in value.items()}
+    if isinstance(value, list | tuple):
+        return [to_plain(item) for item in value]
+    if isinstance(value, np.ndarray | np.generic):
+        return to_plain(value.tolist())
+    if isinstance(value, float) and not math.isfinite(value):
+        return None if math.isnan(value) else f"{value}"
+    return value
+
+
+def from_plain(kind: type[T], plain: Any, where: str = "result") -> T:
+    """The dataclass of this kind that was made plain; fields it does not know are left out.
+
+    Parameters
+    ----------
+    kind
+        A dataclass whose fields are numbers, texts, arrays, tuples, dicts and dataclasses.
+    plain
+        What :func:`to_plain` made of one.
+    where
+        Where it stands, for messages.
+    """
+    if not isinstance(plain, dict):
+        raise SourceError(f"{where} is {_shown(plain)}; it must hold the fields of {kind.__name__}")
+    hints = get_type_hints(kind)
+    found = {}
+    own: Any = kind
+    for field in filter(_is_public, fields(own)):
+        if field.name in plain:
+            found[field.name] = _value(hints[field.name], plain[field.name], f"{where}.{field.name}")
+        elif field.default is MISSING and field.default_factory is MISSING:
+            raise SourceError(f"{where} has no {field.name!r}; is the file complete?")
+    return kind(**found)
+
+
+def _is_public(field: Any) -> bool:
+    return bool(field.init) and not field.name.startswith("_")
+
+
+def _value(hint: Any, plain: Any, where: str) -> Any:
+    """One value of an annotated type."""
+    origin, inner = get_origin(hint), get_args(hint)
+    if origin in (Union, types.UnionType):
+        return None if plain is None else _value(next(one for one in inner if one is not type(None)), plain, where)
+    if origin is np.ndarray:
+        return _array(inner, plain, where)
+    if origin in (tuple, list):
+        return _sequence(origin, inner, plain, where)
+    if origin is dict:
+        return {key: _value(inner[1], item, f"{where}.{key}") for key, item in _checked(plain, dict, where).items()}
+    if is_dataclass(hint):
+        return from_plain(cast(type[Any], hint), plain, where)
+    if hint is float:
+        return _number(plain, where)
+    return _checked(plain, hint, where) if hint in (int, str, bool) else plain
+
+
+def _array(inner: tuple[Any, ...], plain: Any, where: str) -> Any:
+    dtype = get_args(inner[1])[0]
+    if dtype is not np.float64:
+        return np.array(_checked(plain, list, where), dtype=dtype)
+    # rows of tables are lists themselves
+    rows = [_array(inner, one, where) if isinstance(one, list) else _number(one, where) for one in plain]
+    return np.array(rows, dtype=dtype)
+
+
+def _sequence(origin: type, inner: tuple[Any, ...], plain: Any, where: str) -> Any:
+    listed = _checked(plain, list, where)
+    each = [inner[0]] * len(listed) if origin is list or inner[-1] is Ellipsis else list(inner)
+    if len(each) != len(listed):
+        raise SourceError(f"{where} holds {len(listed)} values; it must hold {len(each)}")
+    return origin(_value(hint, one, f"{where}[{i}]") for i, (hint, one) in enumerate(zip(each, listed, strict=True)))
+
+
+def _number(plain: Any, where: str) -> float:
+    if plain is None:
+        return math.nan
+    if isinstance(plain, str) and plain in INFINITIES:
+        return INFINITIES[plain]
+    return float(_checked(plain, int | float, where))
+
+
+def _checked(plain: Any, kind: Any, where: str) -> Any:
+    if not isinstance(plain, kind) or (isinstance(plain, bool) and kind is not bool):
+        raise SourceError(f"{where} is {_shown(plain)}; it must be {_NAMES.get(kind, 'a number')}")
+    return plain
+
+
+_NAMES: dict[Any, str] = {str: "text", bool: "true or false", int: "a whole number", list: "a list", dict: "a table"}
+
+
+def _shown(plain: Any) -> str:
+    text = repr(plain)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,154 @@
+"""Results as JSON files, from which a report is made again without running anything again."""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, TypeAlias
+
+from backcast import __version__
+from backcast.comparison import Comparison
+from backcast.errors import OptionError, SourceError
+from backcast.estimate import Estimate
+from backcast.plain import to_plain
+
+__all__ = ["FORMAT", "VERSION", "Result", "Saved", "load_result", "result_document", "save_result"]
+
+FORMAT, VERSION = "backcast result", 1
+
+Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
+
+
+@dataclass(frozen=True)
+class Saved:
+    """A result that was read from a file.
+
+    Attributes
+    ----------
+    result
+        The estimate, the estimates by name, or the comparison.
+    about
+        What was said about the log, for the report's table of settings.
+    partial
+        Whether the run was stopped before it was done.
+    made_by
+        The version of backcast that made it.
+    """
+
+    result: Result
+    about: dict[str, Any] = field(default_factory=dict)
+    partial: bool = False
+    made_by: str = ""
+
+
+def save_result(
+    result: Result, path: str | os.PathLike[str], *, about: Mapping[str, object] | None = None, partial: bool = False
+) -> Path:
+    """Write an estimate, a dict of them by name, or a comparison as a JSON file, and say where it is.
+
+    Parameters
+    ----------
+    result
+        What :func:`backcast.evaluate` or :func:`backcast.compare` gave.
+    path
+        The file; one that is there is overwritten.
+    about
+        More to keep with it, such as the file of the log.
+    partial
+        Whether the run was stopped before it was done.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> from backcast.evaluation import evaluate
+    >>> from backcast.evaluators.stationary import IPS
+    >>> from backcast.log import Log
+    >>> from backcast.policies.stationary import Fixed
+    >>> log = Log(None, actions=[0, 1] * 20, rewards=[1, 0] * 20, propensities=[0.5] * 40)
+    >>> with tempfile.TemporaryDirectory() as folder:
+    ...     file = save_result(evaluate(log, Fixed([0.75, 0.25]), IPS()), f"{folder}/result.json")
+    ...     load_result(file).result.value
+    0.75
+    """
+    text = json.dumps(result_document(result, about=about, partial=partial), indent=2, allow_nan=False)
+    try:
+        Path(path).write_text(f"{text}\n", encoding="utf-8")
+    except OSError as problem:
+        raise OptionError(
+            f"the result cannot be written to {os.fspath(path)!r}: {problem.strerror or problem}"
+        ) from None
+    return Path(path).resolve()
+
+
+def result_document(
+    result: Result, *, about: Mapping[str, object] | None = None, partial: bool = False
+) -> dict[str, Any]:
+    """What a file of results holds: its format and version, facts about the log, and the result in plain values."""
+    head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {__version__}", "partial": partial}
+    return {**head, "log": to_plain(dict(about or {})), **_body(result)}
+
+
+def _body(result: Result) -> dict[str, Any]:
+    if isinstance(result, Estimate):
+        return {"estimate": result.to_dict()}
+    if isinstance(result, Comparison):
+        return result.to_dict()
+    return {"estimates": {str(name): estimate.to_dict() for name, estimate in result.items()}}
+
+
+def load_result(path: str | os.PathLike[str]) -> Saved:
+    """Read a result that :func:`save_result` or ``backcast evaluate --out`` wrote.
+
+    Parameters
+    ----------
+    path
+        The JSON file. Nothing in it is run; what is no result is refused.
+
+    Examples
+    --------
+    >>> import pathlib, tempfile
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "other.json")
+    >>> _ = file.write_text('{"a": 1}')
+    >>> load_result(file)
+    Traceback (most recent call last):
+    ...
+    backcast.errors.SourceError: .../other.json: this is no result of backcast; it must be a file that evaluate or \
+compare wrote with --out, or save_result
+    """
+    plain = _read(path)
+    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+        raise SourceError(
+            f"{path}: this is no result of backcast; it must be a file that evaluate or compare wrote with --out, "
+            "or save_result"
+        )
+    if plain.get("version") != VERSION:
+        raise SourceError(
+            f"{path}: its version is {plain.get('version')!r} and {VERSION} is what backcast {__version__} reads; it "
+            f"was made by {plain.get('made_by')!r}: read it with that, or run the evaluation again"
+        )
+    try:
+        return Saved(_result(plain), dict(plain["log"]), bool(plain["partial"]), str(plain["made_by"]))
+    except SourceError as problem:
+        raise SourceError(f"{path}: {problem}") from None
+    except (KeyError, TypeError, ValueError, AttributeError) as problem:
+        raise SourceError(f"{path}: the result is damaged ({type(problem).__name__}: {problem})") from None
+
+
+def _read(path: str | os.PathLike[str]) -> Any:
+    try:
+        return json.loads(Path(path).read_text(encoding="utf-8"))
+    except OSError as problem:
+        raise SourceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
+    except (ValueError, RecursionError) as problem:
+        raise SourceError(f"{path}: cannot be read as JSON ({problem})") from None
+
+
+def _result(plain: dict[str, Any]) -> Result:
+    if "estimate" in plain:
+        return Estimate.from_dict(plain["estimate"])
+    if "differences" in plain:
+        return Comparison.from_dict(plain)
+    return {name: Estimate.from_dict(estimate) for name, estimate in plain["estimates"].items()}
