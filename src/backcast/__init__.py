@@ -35,6 +35,7 @@ if TYPE_CHECKING:
     from backcast.evaluators.distribution import CVaR, RewardDistribution, RewardQuantile, reward_distribution
     from backcast.evaluators.drns import WC, DRns
     from backcast.evaluators.monitor import Monitor
+    from backcast.evaluators.question import Enough
     from backcast.evaluators.rejection import RS, Replay
     from backcast.evaluators.stationary import (
         CAB,
@@ -65,6 +66,7 @@ if TYPE_CHECKING:
     from backcast.intervals.theorem_2 import TheoremTwo
     from backcast.log import Log
     from backcast.passage import Passage
+    from backcast.planning import Assumed, Plan, plan
     from backcast.policies.arms import UCB1, RoundRobin
     from backcast.policies.classifier import FromClassifier
     from backcast.policies.compiled import Compiled
@@ -90,6 +92,7 @@ if TYPE_CHECKING:
         RewardModel,
         Split,
     )
+    from backcast.saved import Saved, load_result, save_result
     from backcast.sources.arrow import read_log, scan_log
     from backcast.sources.obd import read_obd
     from backcast.sources.stream import LogStream
@@ -118,6 +121,7 @@ _HOMES = {
     "backcast.evaluators.direct": ("DM",),
     "backcast.evaluators.drns": ("WC", "DRns"),
     "backcast.evaluators.monitor": ("Monitor",),
+    "backcast.evaluators.question": ("Enough",),
     "backcast.evaluators.rejection": ("RS", "Replay"),
     "backcast.evaluators.distribution": ("CVaR", "RewardDistribution", "RewardQuantile", "reward_distribution"),
     "backcast.evaluators.stationary": (
@@ -143,6 +147,8 @@ _HOMES = {
         "ClockTrace",
     ),
     "backcast.intervals.jackknife": ("GroupJackknife",),
+    "backcast.planning": ("Assumed", "Plan", "plan"),
+    "backcast.saved": ("Saved", "load_result", "save_result"),
     "backcast.sources.vw": ("read_vw",),
     "backcast.sources.obd": ("read_obd",),
     "backcast.report.html": ("save_report",),
@@ -197,6 +203,7 @@ __all__ = [
     "UCB1",
     "WC",
     "Anytime",
+    "Assumed",
     "BCa",
     "BackcastError",
     "BaselineIPS",
@@ -218,6 +225,7 @@ __all__ = [
     "Difference",
     "DriftWarning",
     "EmpiricalBernstein",
+    "Enough",
     "EpsilonGreedy",
     "Estimate",
     "EvaluationError",
@@ -249,6 +257,7 @@ __all__ = [
     "Passage",
     "PerAction",
     "PessimisticDR",
+    "Plan",
     "Policy",
     "PolicyError",
     "PolicyFit",
@@ -261,6 +270,7 @@ __all__ = [
     "RewardModel",
     "RewardQuantile",
     "RoundRobin",
+    "Saved",
     "Segments",
     "ShrinkageDR",
     "Softmax",
@@ -278,12 +288,15 @@ __all__ = [
     "compare",
     "estimate_propensities",
     "evaluate",
+    "load_result",
     "mix_logs",
+    "plan",
     "read_log",
     "read_obd",
     "read_vw",
     "reward_distribution",
     "save_report",
+    "save_result",
     "scan_log",
     "trace",
     "with_estimated_propensities",

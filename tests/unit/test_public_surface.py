@@ -22,23 +22,24 @@ PROMISED = {
     """,
     "reward models": "Constant CrossFit Fitted Joint LowVariance PerAction Progressive Split",
     "propensities": "estimate_propensities mix_logs with_estimated_propensities",
-    "questions": "check compare evaluate reward_distribution save_report trace",
+    "questions": "check compare evaluate load_result plan reward_distribution save_report save_result trace",
     "evaluators": """
         BaselineIPS CAB CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay RewardQuantile
         SNDR SNIPS ShrinkageDR SubGaussian SwitchDR WC
     """,
+    "assumptions": "Assumed",
     "acceptance rules": "Budget Quantile WorstCase",
     "intervals": """
         Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife Hoeffding Normal
         Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Passage PolicyFit
-        PropensityDiagnostics PropensityEstimate RewardDistribution Trace
+        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Passage Plan PolicyFit
+        PropensityDiagnostics PropensityEstimate RewardDistribution Saved Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
-        BackcastError ColumnError DriftWarning EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
+        BackcastError ColumnError DriftWarning Enough EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
         NeedsUniformLog OptionError PolicyError SourceError
     """,
     "modules": "checks",
