@@ -29,13 +29,18 @@ DRAWS = 20_000
 
 @dataclass(frozen=True)
 class Difference:
-    """How much more the first policy earns than the second, per round."""
+    """How much more the first policy earns than the second, per round.
+
+    ``monte_carlo_error`` is the part of the standard error that more replicates would take away; the rest only a longer
+    log would.
+    """
 
     first: str
     second: str
     value: float
     std_error: float
     interval: Interval
+    monte_carlo_error: float = 0.0
 
     def __str__(self) -> str:
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}"
@@ -180,8 +185,8 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
 
-    def gap_variance(a: int, b: int) -> float:
-        return float(errors[a] ** 2 + errors[b] ** 2)
+    def gap_variance(a: int, b: int) -> tuple[float, float]:
+        return float(errors[a] ** 2 + errors[b] ** 2), 0.0
 
     return _comparison(estimates, np.diag(errors**2), gap_variance, (math.inf, question.level), (*notes, apart))
 
@@ -189,7 +194,7 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
 def _comparison(
     estimates: dict[str, Estimate],
     covariance: FloatArray,
-    gap_variance: Callable[[int, int], float],
+    gap_variance: Callable[[int, int], tuple[float, float]],
     sureness: tuple[float, float],
     notes: tuple[str, ...],
 ) -> Comparison:
@@ -202,10 +207,11 @@ def _comparison(
     method = "paired group jackknife" if math.isfinite(freedom) else "normal, errors added"
     differences = []
     for a, b in pairs:
-        error = math.sqrt(gap_variance(a, b))
+        sampling, monte_carlo = gap_variance(a, b)
+        error = math.sqrt(sampling + monte_carlo)
         gap = float(values[a] - values[b])
         interval = Interval(gap - reach * error, gap + reach * error, level, method, "independent", DIFFERENCE)
-        differences.append(Difference(names[a], names[b], gap, error, interval))
+        differences.append(Difference(names[a], names[b], gap, error, interval, math.sqrt(monte_carlo)))
     many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
     return Comparison(
         estimates,

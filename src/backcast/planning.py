@@ -1,7 +1,8 @@
 """How long a log must be to tell two policies apart: from a pilot comparison, or from assumptions.
 
-The variance of an estimated difference falls as one over the number of events (both terms of the information floor do),
-so one pilot, or one honest guess at the spread, tells the error at any length.
+The sampling variance of an estimated difference falls as one over the number of events (both terms of the information
+floor do), so one pilot, or one honest guess at the spread, tells the error at any length. What chance in the replicates
+adds does not fall with the log; it is taken as the pilot had it.
 """
 
 from __future__ import annotations
@@ -87,14 +88,21 @@ class Spread:
     pair
         The two policies.
     variance
-        Variance of the estimated difference, times the number of events.
+        Sampling variance of the estimated difference, times the number of events.
+    monte_carlo
+        Variance that chance in the replicates adds, at any number of events.
     freedom
         Degrees of freedom of its standard error; infinite where they do not matter.
     """
 
     pair: str
     variance: float
+    monte_carlo: float
     freedom: float
+
+    def error_at(self, events: int) -> float:
+        """Standard error of the difference with so many events."""
+        return math.sqrt(self.variance / events + self.monte_carlo)
 
 
 @dataclass(frozen=True)
@@ -149,7 +157,7 @@ class Plan:
         spread = next((one for one in self.spreads if pair in (None, one.pair)), None)
         if spread is None:
             raise OptionError(f"there is no pair {pair!r}; there are {', '.join(one.pair for one in self.spreads)}")
-        error = math.sqrt(spread.variance / count("events", events))
+        error = spread.error_at(count("events", events))
         return _power(abs(difference) / error, _critical(self._each, spread.freedom), spread.freedom)
 
     @property
@@ -241,12 +249,13 @@ def _spread(gap: Difference, events: int, freedom: float) -> Spread:
         raise OptionError(
             f"{gap.first} and {gap.second} do the same on the pilot log, so it tells nothing of the spread"
         )
-    return Spread(f"{gap.first} minus {gap.second}", events * gap.std_error**2, freedom)
+    chance = gap.monte_carlo_error**2
+    return Spread(f"{gap.first} minus {gap.second}", events * (gap.std_error**2 - chance), chance, freedom)
 
 
 def _assumed(given: Assumed) -> tuple[tuple[Spread, ...], None, int | None]:
     freedom = math.inf if given.horizon is None else GroupJackknife().groups - 1
-    return (Spread("a minus b", given.variance, freedom),), None, given.horizon
+    return (Spread("a minus b", given.variance, 0.0, freedom),), None, given.horizon
 
 
 def _reach(given: Assumed) -> int:
@@ -256,7 +265,13 @@ def _reach(given: Assumed) -> int:
 
 def _need(spread: Spread, difference: float, distance: float, doubt: tuple[float, float], least: int) -> Need:
     """Events at which the difference is so many standard errors."""
-    events = spread.variance * (distance / difference) ** 2
+    allowed = (difference / distance) ** 2 - spread.monte_carlo
+    if allowed <= 0:
+        raise OptionError(
+            f"a difference of {difference:g} is lost in chance in the replicates (standard error "
+            f"{math.sqrt(spread.monte_carlo):.2g}), however long the log; compare with more replicates, or 'auto'"
+        )
+    events = spread.variance / allowed
     if events > MOST:
         raise OptionError(
             f"a difference of {difference:g} would take more than {MOST:.0e} events; ask for a larger one"

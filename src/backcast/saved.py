@@ -6,10 +6,10 @@ import json
 import os
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from backcast import __version__
 from backcast.comparison import Comparison
 from backcast.errors import OptionError, SourceError
 from backcast.estimate import Estimate
@@ -87,7 +87,7 @@ def result_document(
     result: Result, *, about: Mapping[str, object] | None = None, partial: bool = False
 ) -> dict[str, Any]:
     """What a file of results holds: its format and version, facts about the log, and the result in plain values."""
-    head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {__version__}", "partial": partial}
+    head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {version('backcast')}", "partial": partial}
     return {**head, "log": to_plain(dict(about or {})), **_body(result)}
 
 
@@ -126,8 +126,8 @@ compare wrote with --out, or save_result
         )
     if plain.get("version") != VERSION:
         raise SourceError(
-            f"{path}: its version is {plain.get('version')!r} and {VERSION} is what backcast {__version__} reads; it "
-            f"was made by {plain.get('made_by')!r}: read it with that, or run the evaluation again"
+            f"{path}: its version is {plain.get('version')!r} and {VERSION} is what backcast {version('backcast')} "
+            f"reads; it was made by {plain.get('made_by')!r}: read it with that, or run the evaluation again"
         )
     try:
         return Saved(_result(plain), dict(plain["log"]), bool(plain["partial"]), str(plain["made_by"]))

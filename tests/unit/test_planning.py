@@ -86,21 +86,23 @@ class TestAssumptions:
 class TestPilots:
     def test_the_spread_is_that_of_the_comparison(self) -> None:
         measured = pilot()
-        found = bc.plan(measured, 0.05)
-        error = measured.differences[0].std_error
-        distance = 2.9  # about t_29's 2.045 and 0.855 more
-        assert found.spreads[0].variance == pytest.approx(600 * error**2)
-        assert found.needs[0].events == pytest.approx(600 * (distance * error / 0.05) ** 2, rel=0.02)
+        found = bc.plan(measured, 0.15)
+        gap = measured.differences[0]
+        chance, distance = gap.monte_carlo_error**2, 2.9  # about t_29's 2.045 and 0.855 more
+        assert 0 < chance < gap.std_error**2
+        assert found.spreads[0].error_at(600) == pytest.approx(gap.std_error)
+        expected = 600 * (gap.std_error**2 - chance) / ((0.15 / distance) ** 2 - chance)
+        assert found.needs[0].events == pytest.approx(expected, rel=0.05)
         assert (found.horizon, found.pilot_events) == (20, 600)
 
     def test_the_doubt_is_that_of_29_degrees_of_freedom(self) -> None:
-        need = bc.plan(pilot(), 0.05).needs[0]
+        need = bc.plan(pilot(), 0.15).needs[0]
         low, high = (29 / float(stats.chi2.ppf(share, 29)) for share in (0.975, 0.025))
         assert need.low == pytest.approx(need.events * low, rel=0.01)
         assert need.high == pytest.approx(need.events * high, rel=0.01)
 
     def test_more_pairs_need_more_events(self) -> None:
-        two, three = (bc.plan(pilot(policies), 0.05) for policies in (2, 3))
+        two, three = (bc.plan(pilot(policies), 0.2) for policies in (2, 3))
         assert [spread.pair for spread in three.spreads] == ["a minus b", "a minus c", "b minus c"]
         assert three.needs[0].events > two.needs[0].events * 1.1
 
@@ -117,6 +119,10 @@ class TestPilots:
     def test_a_comparison_without_errors_is_refused(self) -> None:
         with pytest.raises(OptionError, match="no differences with standard errors"):
             bc.plan(bc.Comparison({}, (), ()), 0.1)
+
+    def test_what_more_events_cannot_mend_is_refused(self) -> None:
+        with pytest.raises(OptionError, match="lost in chance in the replicates"):
+            bc.plan(pilot(), 0.001)
 
     def test_policies_that_do_the_same_are_refused(self) -> None:
         same = replace(pilot().differences[0], std_error=0.0)

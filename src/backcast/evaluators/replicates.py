@@ -151,15 +151,15 @@ class Replicates:
         sampling = group_influence(subset, self.member).covariance
         return _at_least_floor(sampling, self._floors()), monte_carlo
 
-    def gap_variance(self, a: int, b: int) -> float:
-        """Variance of the difference of two values: over logs, no less than its floor, and by Monte-Carlo error."""
+    def gap_variance(self, a: int, b: int) -> tuple[float, float]:
+        """Variance of the difference of two values: over logs, no less than its floor, and of its Monte-Carlo error."""
         subset = self.subset_values()
         gap = (subset[:, a] - subset[:, b])[:, None]
         sampling = float(group_influence(gap, self.member).covariance[0, 0])
         apart = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)
-        return max(sampling, lasting_variance(apart) / self.events) + monte_carlo
+        return max(sampling, lasting_variance(apart) / self.events), monte_carlo
 
     def _floors(self) -> FloatArray:
         """The variance that events bring in as they are valued; which of them become history adds to it."""
@@ -232,7 +232,7 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
         found = _with_subsets(pool, found, method, replicates)
     except Enough:
         pass
-    return replace(found, notes=_partial(found, passes, replicates)) if pool.stopped else found
+    return _partial(found, passes, replicates) if pool.stopped else found
 
 
 def _with_subsets(pool: _Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
@@ -248,11 +248,12 @@ def _with_subsets(pool: _Pool, found: Replicates, method: GroupJackknife, replic
     return _refined(pool, found, groups, taken) if pool.question.replicates == "auto" else found
 
 
-def _partial(found: Replicates, passes: int, replicates: int) -> tuple[str, ...]:
+def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
+    """The same with a note of what was done."""
     whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
     done = f"{whole} passes over the log and {subsets} replicates"
     too_few = "" if found.tells_errors else " Too few for a standard error: there is the value alone."
-    return (stopped_note(done) + too_few,)
+    return replace(found, notes=(stopped_note(done) + too_few,))
 
 
 def _of(done: int, planned: int) -> str:
