@@ -2,7 +2,8 @@
 PYTHON ?= python3
 VENV := .venv
 BIN := $(VENV)/bin
-PIP := -m pip --disable-pip-version-check install -qq
+# Modules are compiled when they are first imported: compiling all of them at once is most of an installation.
+PIP := -m pip --disable-pip-version-check install -qq --no-compile
 # Tests share the cores among themselves; numerical libraries take one each.
 WORKERS ?= 2
 
@@ -13,7 +14,7 @@ DOCS := $(VENV)/.docs
 PEERS := .bench-venv/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs screenshots bench bench-speed bench-accuracy clean
+.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -38,6 +39,9 @@ docs: $(DOCS) ## build the manual into site/
 
 screenshots: $(DEVELOP) ## draw the pictures of the manual anew (needs Chromium)
 	$(BIN)/python -m tools.screenshots
+
+cli-page: $(RUNTIME) ## make docs/cli.md again from the help of the commands
+	$(BIN)/python -m backcast.cli.manual > docs/cli.md
 
 bench: bench-speed bench-accuracy ## run every benchmark
 
