@@ -14,6 +14,7 @@ RUN = [
     "evaluate-fixed",
     "evaluate-learning",
     "choose-between",
+    "how-long-a-log",
     "no-propensities",
     "own-policy",
     "big-logs",

@@ -5,18 +5,24 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from typing import Annotated
 
 import typer
 
 from backcast.cli import options as o
+from backcast.cli.command import Words, command
+from backcast.cli.init import init
+from backcast.cli.report import report
 from backcast.cli.reproduce import reproduce
-from backcast.errors import BackcastError, OptionError
+from backcast.errors import BackcastError
 
 __all__ = ["app", "main"]
 
 INTERRUPTED, FAILED = 130, 1
-EXIT_CODES = "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted."
+EXIT_CODES = (
+    "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted, what was done by "
+    "then being printed and marked as partial."
+)
 
 app = typer.Typer(
     name="backcast",
@@ -54,12 +60,12 @@ def main(arguments: Sequence[str] | None = None) -> int:
 
 def _usage(error: Exception) -> str:
     message: str = getattr(error, "format_message", error.__str__)()
-    command = getattr(getattr(error, "ctx", None), "command_path", "backcast")
-    return f"{message.rstrip('.')}; see '{command} --help'"
+    path = getattr(getattr(error, "ctx", None), "command_path", "backcast")
+    return f"{message.rstrip('.')}; see '{path} --help'"
 
 
 def _failed(message: str) -> int:
-    from backcast.cli.output import say
+    from backcast.cli.speech import say
 
     say(f"error: {message}")
     return 2
@@ -87,189 +93,151 @@ NEWS_COLUMNS = (
     "--propensity probability"
 )
 ON_THE_NEWS = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
+WITH_A_FILE = "The same settings can stand in a run file, which [bold]backcast init LOG[/bold] writes:"
+
+
+def _epilog(example: str, codes: str = EXIT_CODES, with_file: str = "") -> str:
+    """An example on the demo's log, the same with a run file, and the exit codes."""
+    file = f"{WITH_A_FILE}\n\n{with_file}\n\n" if with_file else ""
+    return f"{ON_THE_NEWS}\n\n{example}\n\n{file}{codes}"
+
+
+app.command(epilog=_epilog("backcast init news.csv"))(init)
+
 EVALUATE_EXAMPLE = (
     f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
     "--horizon 300"
 )
 
 
-@app.command(epilog=f"{ON_THE_NEWS}\n\n{EVALUATE_EXAMPLE}\n\n{EXIT_CODES}")
-def evaluate(
-    log: o.LogPath,
-    *,
-    action: o.Action = None,
-    reward: o.Reward = None,
-    propensity: o.Propensity = None,
-    policy: o.PolicyWords,
-    context: o.Context = None,
-    evaluator: o.EvaluatorWords = "auto",
-    interval: o.IntervalWords = None,
-    horizon: o.Horizon = None,
-    level: o.Level = 0.95,
-    seed: o.Seed = 0,
-    replicates: o.Replicates = None,
-    jobs: o.Jobs = 1,
-    exchangeable: o.Exchangeable = None,
-    reward_range: o.RewardRange = None,
-    format: o.Format = None,  # noqa: A002
-    report: o.ReportPath = None,
-    json: o.AsJson = False,
-    quiet: o.Quiet = False,
-) -> None:
+@command(app, (*o.LOG, *o.RUN, *o.OUTPUT), epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml"))
+def evaluate(words: Words) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
+    from backcast.cli.output import check_places, deliver
 
+    settings = words.settings
     # words are checked before a file is read: a slip shows at once
-    _check_folder(report)
-    options = {"horizon": horizon, "level": level, "seed": seed, "n_jobs": jobs, "exchangeable": exchangeable}
-    more = {"interval": run.make_interval(interval), "replicates": run.make_replicates(replicates, "default")}
-    asked = run.Asked(run.make_evaluator(evaluator), {**options, **more})
-    policies = run.make_policies(policy)
-    events = run.LogFile(
-        log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range}
-    ).read()
-    estimates = run.run_evaluations(events, policies, asked, quiet=quiet or json)
-    _deliver(estimates, run.facts_about(events, log), report=report, as_json=json, quiet=quiet)
+    check_places(settings)
+    asked, policies = run.asked_from(settings, paired=False), run.policies_from(settings)
+    log = run.read_log_of(settings)
+    found = run.run_evaluations(log, policies, asked, quiet=words.silent)
+    if not found:
+        raise typer.Exit(INTERRUPTED)
+    left_out = [name for name in policies if name not in found]
+    if deliver(found, run.facts_about(log, settings.get("log")), words, left_out):
+        raise typer.Exit(INTERRUPTED)
 
 
 COMPARE_EXAMPLE = (
     f"backcast compare {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
     "--horizon 100 --replicates 60"
 )
+PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 
 
-@app.command(epilog=f"{ON_THE_NEWS}\n\n{COMPARE_EXAMPLE}\n\n{EXIT_CODES}")
-def compare(
-    log: o.LogPath,
-    *,
-    action: o.Action = None,
-    reward: o.Reward = None,
-    propensity: o.Propensity = None,
-    policy: o.PolicyWords,
-    context: o.Context = None,
-    evaluator: o.EvaluatorWords = "auto",
-    horizon: o.Horizon = None,
-    level: o.Level = 0.95,
-    seed: o.Seed = 0,
-    replicates: o.Replicates = None,
-    jobs: o.Jobs = 1,
-    exchangeable: o.Exchangeable = None,
-    reward_range: o.RewardRange = None,
-    format: o.Format = None,  # noqa: A002
-    report: o.ReportPath = None,
-    json: o.AsJson = False,
-    quiet: o.Quiet = False,
-) -> None:
+@command(app, (*o.LOG, *PAIRED, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml"))
+def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
+    from backcast.cli.output import check_places, deliver
+    from backcast.evaluators.question import Enough
 
-    _check_folder(report)
-    number = run.make_replicates(replicates, "auto")
-    if number is None:
-        raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
-    options = {"horizon": horizon, "level": level, "seed": seed, "n_jobs": jobs, "exchangeable": exchangeable}
-    asked = run.Asked(run.make_evaluator(evaluator), {**options, "replicates": number})
-    policies = run.make_policies(policy)
-    if len(policies) < 2:
-        raise OptionError("one policy is given; a comparison needs two: --policy a=linucb --policy b=uniform")
-    events = run.LogFile(
-        log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range}
-    ).read()
-    found = run.run_comparison(events, policies, asked, quiet=quiet or json)
-    _deliver(found, run.facts_about(events, log), report=report, as_json=json, quiet=quiet)
+    settings = words.settings
+    check_places(settings)
+    asked, policies = run.asked_from(settings, paired=True), run.policies_from(settings, least=2)
+    log = run.read_log_of(settings)
+    try:
+        found = run.run_comparison(log, policies, asked, quiet=words.silent)
+    except Enough:
+        raise typer.Exit(INTERRUPTED) from None
+    left_out = [name for name in policies if name not in found.estimates]
+    if deliver(found, run.facts_about(log, settings.get("log")), words, left_out):
+        raise typer.Exit(INTERRUPTED)
 
 
 CHECK_EXAMPLE = f"backcast check {NEWS_COLUMNS} --policy linucb:alpha=0.3"
 CHECK_CODES = "Exit codes: 0 no finding failed; 1 at least one did; 2 bad input; 130 interrupted."
+OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log suits it is then said as well.")]
 
 
-@app.command(epilog=f"{ON_THE_NEWS}\n\n{CHECK_EXAMPLE}\n\n{CHECK_CODES}")
-def check(
-    log: o.LogPath,
-    *,
-    action: o.Action = None,
-    reward: o.Reward = None,
-    propensity: o.Propensity = None,
-    context: o.Context = None,
-    policy: o.OnePolicy = None,
-    exchangeable: o.OrderMeansNothing = True,
-    reward_range: o.RewardRange = None,
-    format: o.Format = None,  # noqa: A002
-    json: o.AsJson = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Only what is wrong.")] = False,
-) -> None:
+@command(
+    app,
+    o.LOG,
+    epilog=_epilog(CHECK_EXAMPLE, CHECK_CODES, "backcast check run.toml"),
+    more={"policy": OnePolicy},
+)
+def check(words: Words, policy: str | None) -> None:
     """Look for what is wrong with a log, and say what to do about it."""
     from backcast.cli.check import print_health
-    from backcast.cli.output import print_json
-    from backcast.cli.run import LogFile, make_policies
+    from backcast.cli.run import make_policies, read_log_of
+    from backcast.cli.speech import print_json
     from backcast.health import check as examine
 
     made = None if policy is None else next(iter(make_policies([policy]).values()))
-    file = LogFile(log, tuple(context or ()), action, reward, propensity, format, {"reward_range": reward_range})
-    found = examine(file.read(), made, exchangeable=exchangeable)
-    if json:
+    # where nobody says otherwise, drift is a fault
+    exchangeable = words.settings.get("exchangeable", True)
+    found = examine(read_log_of(words.settings), made, exchangeable=exchangeable)
+    if words.json:
         print_json(found.to_dict())
     else:
-        print_health(found, quiet=quiet)
+        print_health(found, quiet=words.quiet)
     if found.verdict == "fail":
         raise typer.Exit(FAILED)
 
 
-def _check_folder(report: str | None) -> None:
-    """A report that has nowhere to go is better known before the work than after it."""
-    folder = os.path.dirname(report or "") or "."
-    if not os.path.isdir(folder):
-        raise OptionError(f"the report cannot be written to {report!r}: there is no folder {folder!r}")
+PLAN_EXAMPLE = (
+    f"backcast plan {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
+    "--horizon 100 --replicates 60 --difference 0.01"
+)
+PLAN_EPILOG = (
+    f"{_epilog(PLAN_EXAMPLE, 'With no log at all:')}\n\n"
+    f"backcast plan --reward-sd 0.3 --weight 5 --horizon 100 --difference 0.01\n\n{EXIT_CODES}"
+)
+Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart to this file.")]
 
 
-def _deliver(result: Any, about: dict[str, Any], *, report: str | None, as_json: bool, quiet: bool) -> None:
-    """Print estimates by name or a comparison of them, and write the report if one is wanted."""
-    from backcast.cli.output import print_json, print_result, say
+@command(
+    app,
+    (*o.LOG, *PAIRED, *o.PLANNING),
+    epilog=PLAN_EPILOG,
+    optional=True,
+    more={"html": Chart, "png": Chart, "svg": Chart},
+)
+def plan(words: Words, html: str | None, png: str | None, svg: str | None) -> None:
+    """Say how many events it takes to tell two policies apart, from a pilot log or from assumptions."""
+    from backcast.cli.plan import run_plan
 
-    if as_json:
-        print_json({"log": about, **_plain(result)})
-    else:
-        print_result(result, _title(about), quiet=quiet)
-    if report is not None:
-        from backcast.report.html import save_report
-
-        where = save_report(result, report, about=about)
-        if not (quiet or as_json):
-            say(f"The report is in {where}")
+    run_plan(words, {"html": html, "png": png, "svg": svg})
 
 
-def _plain(result: Any) -> dict[str, Any]:
-    if isinstance(result, dict):
-        return {"estimates": {name: estimate.to_dict() for name, estimate in result.items()}}
-    plain: dict[str, Any] = result.to_dict()
-    return plain
-
-
-def _title(about: dict[str, Any]) -> str:
-    from backcast.report.words import figure
-
-    earned = figure(about["average reward in the log"])
-    return f"{figure(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
+app.command(epilog=_epilog("backcast report result.json", with_file="").replace(ON_THE_NEWS, "Example:"))(report)
 
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")
 def demo(
-    report: Annotated[str, typer.Option(help="Where the HTML report goes.")] = "report.html",
+    report: Annotated[str, typer.Option(metavar="FILE", help="Where the HTML report goes.")] = "report.html",
     log: Annotated[
-        str | None, typer.Option(help="Write the embedded log to this CSV file instead, to try the other commands on.")
+        str | None,
+        typer.Option(metavar="FILE", help="Write the embedded log to this CSV file instead, to try the others on."),
     ] = None,
-    seed: o.Seed = 0,
-    quiet: o.Quiet = False,
+    seed: Annotated[int, typer.Option(min=0, help="Same seed, same answer.")] = 0,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
 ) -> None:
     """Compare four policies on an embedded log of a news page and write a report."""
     from backcast.cli.demo import run_demo, write_log
+    from backcast.cli.output import check_places, deliver
+    from backcast.cli.settings import Settings
 
     if log is not None:
-        write_log(log, quiet=quiet)
-    else:
-        _check_folder(report)
-        found, about = run_demo(seed, quiet=quiet)
-        _deliver(found, about, report=report, as_json=False, quiet=quiet)
+        write_log(log, quiet=quiet or json)
+        return
+    words = Words(Settings({"report": report}), json, quiet)
+    check_places(words.settings)
+    found, about = run_demo(seed, quiet=words.silent)
+    if deliver(found, about, words):
+        raise typer.Exit(INTERRUPTED)
 
 
 app.command(

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from backcast.cli.output import say
 from backcast.cli.run import Asked, facts_about, run_comparison
+from backcast.cli.speech import say
 
 if TYPE_CHECKING:
     from backcast.comparison import Comparison

@@ -1,22 +1,75 @@
-"""What a command prints: a table for people, JSON for machines."""
+"""What a command prints and writes: a table for people, JSON for machines, a report to send around."""
 
 from __future__ import annotations
 
-import json
-import sys
-from collections.abc import Mapping
+import os
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
+from backcast.cli.settings import Settings
+from backcast.cli.speech import print_json, say
+from backcast.errors import OptionError
 from backcast.estimate import Estimate
+from backcast.evaluators.question import is_partial
 from backcast.report.findings import Findings, findings_of
 from backcast.report.sections import remarks
 from backcast.report.text import differences_table, estimates_table, one_line
 from backcast.report.verdict import verdict
+from backcast.report.words import figure, joined
+from backcast.saved import result_document, save_result
 
 if TYPE_CHECKING:
+    from backcast.cli.command import Words
     from backcast.comparison import Comparison
 
-__all__ = ["print_json", "print_result", "say"]
+__all__ = ["check_places", "deliver", "print_result"]
+
+
+def check_places(settings: Settings) -> None:
+    """A file that has nowhere to go is better known before the work than after it."""
+    for key, what in (("report", "report"), ("out", "result")):
+        path = settings.get(key)
+        folder = os.path.dirname(path or "") or "."
+        if not os.path.isdir(folder):
+            raise OptionError(f"the {what} cannot be written to {path!r}: there is no folder {folder!r}")
+
+
+def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence[str] = ()) -> bool:
+    """Print estimates by name or a comparison, write what is wanted, and say whether the result is only partial."""
+    partial = bool(left_out) or is_partial(_all_notes(result))
+    if words.json:
+        print_json(result_document(result, about=about, partial=partial))
+    else:
+        title = _title(about)
+        print_result(result, f"PARTIAL RESULT. {title}" if partial else title, quiet=words.quiet)
+    if left_out:
+        say(f"stopped before {joined(left_out)}")
+    _write(result, about, words, partial=partial)
+    return partial
+
+
+def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -> None:
+    out, report = words.settings.get("out"), words.settings.get("report")
+    if out is not None:
+        where = save_result(result, out, about=about, partial=partial)
+        if not words.silent:
+            say(f"The result is in {where}")
+    if report is not None:
+        from backcast.report.html import save_report
+
+        where = save_report(result, report, about=about)
+        if not words.silent:
+            say(f"The report is in {where}")
+
+
+def _all_notes(result: Any) -> list[str]:
+    estimates = getattr(result, "estimates", result)
+    return [*getattr(result, "notes", ()), *(note for estimate in estimates.values() for note in estimate.notes)]
+
+
+def _title(about: dict[str, Any]) -> str:
+    earned = figure(about["average reward in the log"])
+    return f"{figure(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
 
 
 def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, quiet: bool) -> None:
@@ -36,13 +89,3 @@ def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, qui
 
 def _paragraphs(findings: Findings) -> list[str]:
     return [verdict(findings), *(f"Note: {remark}" for remark in remarks(findings))]
-
-
-def print_json(payload: Mapping[str, Any]) -> None:
-    """Strict JSON on standard output, and nothing else."""
-    sys.stdout.write(json.dumps(payload, indent=2, allow_nan=False) + "\n")
-
-
-def say(text: str) -> None:
-    """One line to the person at the terminal, beside the result."""
-    print(one_line(text), file=sys.stderr)

@@ -7,6 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
+from backcast.cli import options as o
 from backcast.errors import OptionError
 
 __all__ = ["reproduce"]
@@ -23,13 +24,15 @@ def reproduce(
     world: Annotated[str, typer.Option(help="Data of tables 1 and 2 and horizon; digits needs no folder.")] = "rcv1",
     simulations: Annotated[int, typer.Option(min=2, help="Live runs that give the truth.")] = 2000,
     seed: Annotated[int, typer.Option(min=0, help="Same seed, same tables.")] = 0,
-    quiet: Annotated[bool, typer.Option("--quiet", help="No progress.")] = False,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
 ) -> None:
     """Run the experiments of the founding paper and write tables, JSON and charts."""
     from dataclasses import replace
+    from json import dumps
     from pathlib import Path
 
-    from backcast.cli.output import say
+    from backcast.cli.speech import say
     from backcast.experiments.datasets import data_folder
     from backcast.experiments.journal import Plan
     from backcast.experiments.writing import reproduce as run
@@ -38,10 +41,12 @@ def reproduce(
         raise OptionError(f"there is no experiment {what!r}; choose {', '.join(NAMES)} or all")
     options: dict[str, Any] = {"trials": trials, "jobs": jobs, "world": world, "simulations": simulations, "seed": seed}
     plan = Plan(data_folder(data), Path(out), **options)
-    plan = plan if quiet else replace(plan, watch=_shown)
+    plan = plan if quiet or json else replace(plan, watch=_shown)
     for name in NAMES if what == "all" else (what,):
-        typer.echo(run(name, plan, _command(name, options)))
-    if not quiet:
+        table = run(name, plan, _command(name, options))
+        # one document a line where several were asked for
+        typer.echo(dumps({"experiment": name, "file": f"{out}/{name}.json", "table": table}) if json else table)
+    if not (quiet or json):
         say(f"The results are in {out}")
 
 

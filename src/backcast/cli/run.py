@@ -1,17 +1,20 @@
-"""From the words of a command to estimates: read the log, make the policies, put the questions."""
+"""From settings to estimates: read the log, make the policies, put the questions."""
 
 from __future__ import annotations
 
 import re
 import warnings
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backcast.cli.output import say
 from backcast.cli.progress import Bar, progress_bar
-from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build
+from backcast.cli.settings import Settings
+from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build, build_from
+from backcast.cli.speech import say
+from backcast.cli.stop import Stop, stopping
 from backcast.errors import OptionError
 
 if TYPE_CHECKING:
@@ -21,66 +24,63 @@ if TYPE_CHECKING:
 
 __all__ = [
     "Asked",
-    "LogFile",
+    "asked_from",
     "facts_about",
-    "make_evaluator",
-    "make_interval",
     "make_policies",
     "make_replicates",
+    "policies_from",
+    "read_log_of",
     "run_comparison",
     "run_evaluations",
     "warnings_in_one_line",
 ]
 
-VOWPAL_WABBIT = ("vw", "dsjson", "cb", "adf")
-
 # what replicates come to, for a bar: passes over all events, and subsets of a quarter of them
 WHOLE_PASSES, USUAL_REPLICATES = 16, 300
+VW_FORMATS = ("dsjson", "cb", "adf")
 
 
-@dataclass(frozen=True)
-class LogFile:
-    """Where a log is, and which of its columns play which part."""
+def read_log_of(settings: Settings) -> Log:
+    """The log that the settings name, checked."""
+    import backcast as bc
 
-    path: str
-    context: tuple[str, ...]
-    action: str | None
-    reward: str | None
-    propensity: str | None
-    format: str | None = None
-    options: Mapping[str, Any] = field(default_factory=dict)
+    path = settings.need("log", "the log")
+    if _is_vw(settings, path):
+        return bc.read_vw(path, **_given(settings, "n_actions", "hash_size", "reward_range", "format"))
+    taken = ("n_actions", "action_labels", "hash_size", "times", "available", "logging_probabilities", "reward_range")
+    return bc.read_log(
+        path,
+        context=settings.several("context"),
+        action=settings.need("action", "the column of the action"),
+        reward=settings.need("reward", "the column of the reward"),
+        propensity=_propensity(settings),
+        format=settings.get("format"),
+        **_given(settings, *taken),
+    )
 
-    def read(self) -> Log:
-        """The log, checked."""
-        import backcast as bc
 
-        if self._of_vowpal_wabbit:
-            return bc.read_vw(self.path, format=None if self.format == "vw" else self.format, **self.options)
-        return bc.read_log(
-            self.path,
-            context=list(self.context),
-            action=self._column("action"),
-            reward=self._column("reward"),
-            propensity=self._column("propensity"),
-            format=self.format,
-            **self.options,
-        )
+def _given(settings: Settings, *keys: str) -> dict[str, Any]:
+    """Those of the settings that were set, a range as a pair."""
+    given = {key: settings.get(key) for key in keys if settings.get(key) is not None}
+    return given | ({"reward_range": tuple(given["reward_range"])} if "reward_range" in given else {})
 
-    @property
-    def _of_vowpal_wabbit(self) -> bool:
-        named = re.search(r"\.(vw|dsjson)(\.(gz|bz2|xz))?$", self.path) is not None
-        if not (named if self.format is None else self.format in VOWPAL_WABBIT):
-            return False
-        for name in ("context", "action", "reward", "propensity"):
-            if getattr(self, name):
-                raise OptionError(f"--{name} is given and logs of Vowpal Wabbit have no columns; leave it out")
-        return True
 
-    def _column(self, name: str) -> str:
-        column: str | None = getattr(self, name)
-        if column is None:
-            raise OptionError(f"--{name} is missing; say which column of {self.path!r} holds it")
-        return column
+def _is_vw(settings: Settings, path: str) -> bool:
+    from backcast.sources.vw import looks_like_vw
+
+    given = settings.get("format")
+    return given in VW_FORMATS or (given is None and looks_like_vw(path))
+
+
+def _propensity(settings: Settings) -> str | float | None:
+    """A column, a number that holds for all events, or None to estimate."""
+    if settings.get("estimate_propensities"):
+        return None
+    given = settings.need("propensity", "the column of the propensity (or --estimate-propensities)")
+    try:
+        return float(given)
+    except ValueError:
+        return str(given)
 
 
 @dataclass(frozen=True)
@@ -107,56 +107,94 @@ class Asked:
         return WHOLE_PASSES + (replicates if isinstance(replicates, int) else USUAL_REPLICATES) // 4
 
 
-def make_policies(texts: list[str]) -> dict[str, Any]:
+def asked_from(settings: Settings, *, paired: bool) -> Asked:
+    """What the settings ask of ``evaluate``, or of ``compare`` if paired; words are checked before a file is read."""
+    text = settings.get("evaluator", "auto")
+    evaluator = text if text == "auto" else build(text, EVALUATORS, settings.folder)
+    options = {
+        "horizon": settings.get("horizon"),
+        "level": settings.get("level", 0.95),
+        "seed": settings.get("seed", 0),
+        "n_jobs": settings.get("jobs", 1),
+        "exchangeable": settings.get("exchangeable"),
+        "replicates": make_replicates(settings.get("replicates"), "auto" if paired else "default"),
+    }
+    if not paired:
+        words = settings.get("interval")
+        return Asked(evaluator, {**options, "interval": words and build(words, INTERVALS, settings.folder)})
+    if options["replicates"] is None:
+        raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
+    return Asked(evaluator, options)
+
+
+def policies_from(settings: Settings, least: int = 1) -> dict[str, Any]:
+    """The policies by name, as many as are needed."""
+    given = settings.need("policies", "the policy")
+    policies = make_policies(given, settings.folder)
+    if len(policies) < least:
+        raise OptionError("one policy is given; a comparison needs two: --policy a=linucb --policy b=uniform")
+    return policies
+
+
+def make_policies(given: Mapping[str, Any] | list[str], folder: Path | None = None) -> dict[str, Any]:
     """Policies by the names they were given, else by the words they were asked for in.
 
     >>> make_policies(["random=uniform", "fixed:probabilities=[0.5,0.5]"])
     {'random': Uniform(), 'fixed:probabilities=[0.5,0.5]': Fixed([0.5, 0.5])}
+    >>> make_policies({"quick": {"kind": "linucb", "alpha": 0.5}})
+    {'quick': LinUCB(alpha=0.5, ridge=1, batch_size=1)}
     """
     policies: dict[str, Any] = {}
-    for text in texts:
-        # a sign of equality after a colon belongs to an option
-        named = re.fullmatch(r"\s*([^:=]*[^:=\s])\s*=(.*)", text)
-        name, words = named.groups() if named else (text, text)
+    for name, words in given.items() if isinstance(given, Mapping) else map(_named, given):
         if name in policies:
             raise OptionError(f"the policy {name!r} is given twice; results are told apart by these words")
-        policies[name] = build(words, POLICIES)
+        policies[name] = build(words, POLICIES, folder) if isinstance(words, str) else _from_table(name, words, folder)
     return policies
 
 
-def make_evaluator(text: str) -> Any:
-    """An evaluator, or "auto" as it is."""
-    return text if text == "auto" else build(text, EVALUATORS)
+def _named(text: str) -> tuple[str, str]:
+    # a sign of equality after a colon belongs to an option
+    named = re.fullmatch(r"\s*([^:=]*[^:=\s])\s*=(.*)", text)
+    return (named[1], named[2]) if named else (text, text)
 
 
-def make_interval(text: str | None) -> Any:
-    """An interval, or None for the evaluator's own."""
-    return None if text is None else build(text, INTERVALS)
+def _from_table(name: str, table: Mapping[str, Any], folder: Path | None) -> Any:
+    options = {key: value for key, value in table.items() if key != "kind"}
+    kind = table.get("kind")
+    if not isinstance(kind, str):
+        raise OptionError(f'the policy {name!r} has no kind; write {name} = {{ kind = "linucb", alpha = 0.3 }}')
+    return build_from(kind, options, POLICIES, folder)
 
 
-def make_replicates(text: str | None, default: str) -> int | str | None:
+def make_replicates(given: str | int | None, default: str) -> int | str | None:
     """The number of replicates, "auto", or None for none.
 
     >>> make_replicates("60", "default"), make_replicates("none", "default"), make_replicates(None, "default")
     (60, None, 'default')
     """
-    words: dict[str | None, str | None] = {None: default, "auto": "auto", "none": None}
-    if text in words:
-        return words[text]
-    if not text or not text.isdecimal():
-        raise OptionError(f"replicates is {text!r}; give a number, auto or none")
-    return int(text)
+    words: dict[Any, str | None] = {None: default, "auto": "auto", "none": None}
+    if given in words:
+        return words[given]
+    if not str(given).isdecimal():
+        raise OptionError(f"replicates is {given!r}; give a number, auto or none")
+    return int(cast(str, given))
 
 
 def run_evaluations(log: Log, policies: Mapping[str, Any], asked: Asked, *, quiet: bool) -> dict[str, Estimate]:
-    """An estimate for each policy, with a progress bar."""
+    """An estimate for each policy, with a progress bar; of those that were begun, where somebody has enough."""
     import backcast as bc
 
     estimates: dict[str, Estimate] = {}
-    with _watched(log, asked.passes(policies.values()), len(policies), quiet=quiet) as bar:
+    with _watched(log, asked.passes(policies.values()), len(policies), quiet=quiet) as (bar, stop):
         for name, policy in policies.items():
             bar.begin(name)
-            estimates[name] = bc.evaluate(log, policy, asked.evaluator, progress=bar.advance, **asked.options)
+            try:
+                stop.check()
+                estimates[name] = bc.evaluate(
+                    log, policy, asked.evaluator, progress=_telling(bar, stop), **asked.options
+                )
+            except bc.Enough:
+                break
     return estimates
 
 
@@ -164,16 +202,30 @@ def run_comparison(log: Log, policies: Mapping[str, Any], asked: Asked, *, quiet
     """The policies compared, with a progress bar."""
     import backcast as bc
 
-    with _watched(log, asked.passes(policies.values()), 1, quiet=quiet) as bar:
+    with _watched(log, asked.passes(policies.values()), 1, quiet=quiet) as (bar, stop):
         bar.begin(f"{len(policies)} policies")
-        return bc.compare(log, policies, asked.evaluator, progress=bar.advance, **asked.options)
+        return bc.compare(log, policies, asked.evaluator, progress=_telling(bar, stop), **asked.options)
+
+
+def _telling(bar: Bar, stop: Stop) -> Callable[[int], None]:
+    """A function to tell of events done: the bar moves on, unless somebody has had enough."""
+
+    def tell(events: int) -> None:
+        bar.advance(events)
+        stop.check()
+
+    return tell
 
 
 @contextmanager
-def _watched(log: Log, passes: int, tasks: int, *, quiet: bool) -> Iterator[Bar]:
-    """A progress bar, and warnings of drift as single lines, each once."""
-    with progress_bar(len(log) * passes, tasks, quiet=quiet) as bar, warnings_in_one_line():
-        yield bar
+def _watched(log: Log, passes: int, tasks: int, *, quiet: bool) -> Iterator[tuple[Bar, Stop]]:
+    """A progress bar, an ear for Ctrl-C, and warnings of drift as single lines, each once."""
+    with (
+        stopping(quiet=quiet) as stop,
+        progress_bar(len(log) * passes, tasks, quiet=quiet) as bar,
+        warnings_in_one_line(),
+    ):
+        yield bar, stop
 
 
 @contextmanager

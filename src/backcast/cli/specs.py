@@ -15,11 +15,12 @@ import re
 import sys
 from collections.abc import Callable, Iterable
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any
 
 from backcast.errors import OptionError
 
-__all__ = ["EVALUATORS", "INTERVALS", "POLICIES", "Registry", "build", "near"]
+__all__ = ["EVALUATORS", "INTERVALS", "POLICIES", "Registry", "build", "build_from", "near"]
 
 
 @dataclass(frozen=True)
@@ -94,8 +95,8 @@ INTERVALS = Registry(
 )
 
 
-def build(text: str, registry: Registry) -> Any:
-    """The object that a text such as ``linucb:alpha=0.3`` stands for.
+def build(text: str, registry: Registry, folder: Path | None = None) -> Any:
+    """The object that a text such as ``linucb:alpha=0.3`` stands for; modules are looked for in ``folder`` too.
 
     >>> build("linucb:alpha=0.5", POLICIES)
     LinUCB(alpha=0.5, ridge=1, batch_size=1)
@@ -106,17 +107,32 @@ def build(text: str, registry: Registry) -> Any:
 epsilon-greedy, egreedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
     """
     head, _, rest = text.partition(":")
-    name = head.strip().lower().replace("_", "-")
-    if name in registry.names:
-        factory = getattr(importlib.import_module("backcast"), registry.names[name])
-        return _called(factory, name, rest)
     own, _, options = rest.partition(":")
+    if _name(head) not in registry.names and own.strip().isidentifier():
+        head, rest = f"{head}:{own}", options
+    return build_from(head, _options(head, rest), registry, folder)
+
+
+def build_from(kind: str, options: dict[str, Any], registry: Registry, folder: Path | None = None) -> Any:
+    """The object of a kind, built in or ``module:factory``, made with these options.
+
+    >>> build_from("linucb", {"alpha": 0.5}, POLICIES)
+    LinUCB(alpha=0.5, ridge=1, batch_size=1)
+    """
+    if _name(kind) in registry.names:
+        factory = getattr(importlib.import_module("backcast"), registry.names[_name(kind)])
+        return _called(factory, _name(kind), options)
+    module, _, own = kind.partition(":")
     if own.strip().isidentifier():
-        return _called(_imported(head.strip(), own.strip()), f"{head}:{own}", options)
+        return _called(_imported(module.strip(), own.strip(), folder), kind, options)
     raise OptionError(
-        f"there is no {registry.what} {head!r}{near(name, registry.names)} "
+        f"there is no {registry.what} {module!r}{near(_name(module), registry.names)} "
         f"Built in: {', '.join(registry.names)}; your own: {registry.own}"
     )
+
+
+def _name(text: str) -> str:
+    return text.strip().lower().replace("_", "-")
 
 
 def near(name: str, names: Iterable[str]) -> str:
@@ -129,10 +145,11 @@ def near(name: str, names: Iterable[str]) -> str:
     return f"; did you mean {found[0]!r}?" if found else "."
 
 
-def _imported(module: str, name: str) -> Callable[..., Any]:
-    """A user's factory; modules in the current folder are found."""
-    if os.getcwd() not in sys.path:
-        sys.path.insert(0, os.getcwd())
+def _imported(module: str, name: str, folder: Path | None) -> Callable[..., Any]:
+    """A user's factory; modules in the current folder are found, and those beside the run file."""
+    for place in (os.getcwd(), *([] if folder is None else [str(folder)])):
+        if place not in sys.path:
+            sys.path.insert(0, place)
     try:
         missing = importlib.util.find_spec(module) is None
     except (ImportError, ValueError):
@@ -148,8 +165,11 @@ def _imported(module: str, name: str) -> Callable[..., Any]:
     return factory  # type: ignore[no-any-return]  # whatever the user wrote; it is called and judged by what it makes
 
 
-def _called(factory: Callable[..., Any], name: str, text: str) -> Any:
-    options = dict(_option(part, name) for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
+def _options(name: str, text: str) -> dict[str, Any]:
+    return dict(_option(part, name) for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
+
+
+def _called(factory: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
     try:
         signature = inspect.signature(factory)
     except ValueError:  # some built-in classes do not tell

@@ -23,7 +23,7 @@ from backcast.sources.vw_events import Event, Features
 from backcast.sources.vw_json import read_json_events
 from backcast.sources.vw_text import read_adf_events, read_cb_events, text_kind
 
-__all__ = ["read_vw"]
+__all__ = ["looks_like_vw", "read_vw", "sample_vw"]
 
 READERS: dict[str, Callable[[Iterable[tuple[int, str]]], Iterator[tuple[int, Event | None]]]] = {
     "dsjson": read_json_events,
@@ -96,6 +96,34 @@ def read_vw(
     except RowError as error:
         file, event = places[error.row]
         raise error.moved(0, f"{file}, line {event.line}") from None
+
+
+VW_ENDINGS = (".vw", ".dsjson", ".dat")
+
+
+def looks_like_vw(path: str) -> bool:
+    """Whether a file's name, or its first line, is that of a log of Vowpal Wabbit.
+
+    >>> looks_like_vw("day.dsjson.gz"), looks_like_vw("day.csv")
+    (True, False)
+    """
+    stem = path.lower().removesuffix(os.path.splitext(path)[1] if os.path.splitext(path)[1] in OPENERS else "")
+    if stem.endswith(VW_ENDINGS):
+        return True
+    if not stem.endswith((".json", ".jsonl", ".ndjson")) or not os.path.isfile(path):
+        return False
+    with _open(path) as stream:
+        return '"_label_cost"' in stream.readline()
+
+
+def sample_vw(path: str, events: int, kind: str | None = None) -> tuple[str, list[Event]]:
+    """The kind of a log of Vowpal Wabbit, and its first decisions."""
+    file = _files(path)[0]
+    try:
+        kind = kind or _kind(file)
+    except (ValueError, OSError) as problem:
+        raise SourceError(f"{file}: cannot be read as a log of Vowpal Wabbit ({problem})") from None
+    return kind, list(islice(_events(file, kind), events))
 
 
 def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
