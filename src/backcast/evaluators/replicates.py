@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import warnings
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
@@ -228,10 +229,8 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
         if short:
             raise evaluator.failure(material, max(short))
     found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
-    try:
+    with suppress(Enough):
         found = _with_subsets(pool, found, method, replicates)
-    except Enough:
-        pass
     return _partial(found, passes, replicates) if pool.stopped else found
 
 
@@ -431,7 +430,8 @@ def replicated(evaluator: Replicable, question: Question) -> Replicated:
         found = replicate_all(evaluator, question, [question.policy], material)
     except SubsetsTooShort as reason:
         note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
-        return _value_alone(evaluator, question, material)._replace(notes=(note,))
+        alone = _value_alone(evaluator, question, material)
+        return alone._replace(notes=(note, *alone.notes))
     return replicated_from(found, 0, question)
 
 
