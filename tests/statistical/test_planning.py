@@ -1,8 +1,7 @@
 """A planned log tells policies apart as often as promised.
 
-Two actions chosen by a fair coin that pay with probability .35 and .65. The policies compared hardly ever agree: there
-the interval's standard error is the spread of its value. Where policies agree, the interval is cautious and tells them
-apart more often than planned.
+Two actions chosen by a fair coin that pay with probability .35 and .65. The policies compared hardly ever agree, so
+that one pilot knows the error of their difference well; of policies that do nearly the same it knows much less.
 """
 
 from __future__ import annotations

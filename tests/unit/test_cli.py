@@ -468,7 +468,7 @@ class TestExamples:
         assert run(example_in(capsys.readouterr().out)) == 0
         printed = capsys.readouterr()
         assert printed.err.splitlines()[-1] == f"The report is in {(folder / 'report.html').resolve()}"
-        for name in ("random", "epsilon-greedy", "softmax", "linucb"):
+        for name in ("random", "half random", "epsilon-greedy", "linucb"):
             assert re.search(rf"^ +{name} +0\.\d+ +0\.\d+ to 0\.\d+", printed.out, re.MULTILINE)
         assert "linucb minus random" in printed.out
         assert "auto chose ClockReplay" in printed.out

@@ -6,10 +6,13 @@ Work is passes x policies, each with a stream of randomness of its own, so the a
 from __future__ import annotations
 
 import math
+import os
+import signal
 import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -355,9 +358,8 @@ class _Pool:
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         work = Parallel(n_jobs=self.question.n_jobs, backend="threading" if threads else None, return_as="generator")
-        calls = (
-            delayed(_one)(self.evaluator, self.policies, self.material, rows, self.seed, key) for rows, key in jobs
-        )
+        work_on = partial(_one, os.getpid(), self.evaluator, self.policies, self.material)
+        calls = (delayed(work_on)(rows, self.seed, key) for rows, key in jobs)
         results: list[list[Outcome]] = []
         outcomes = work(calls)
         with threadpool_limits(1):
@@ -379,6 +381,7 @@ def _cancel(outcomes: Any) -> None:
 
 
 def _one(
+    asker: int,
     evaluator: Replicable,
     policies: Sequence[Any],
     material: Material,
@@ -386,6 +389,10 @@ def _one(
     seed: int,
     key: tuple[int, ...],
 ) -> list[Outcome]:
+    if os.getpid() != asker:
+        # Ctrl-C reaches all processes of a terminal; whoever asked decides what becomes of the work
+        with suppress(ValueError):  # some clusters work in threads, which signals do not reach
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
     # the same seed for every policy: common randomness makes their differences sharper
     own = np.random.SeedSequence(seed, spawn_key=key)
     return [evaluator.replicate(policy, material, rows, own) for policy in policies]
