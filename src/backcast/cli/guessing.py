@@ -16,7 +16,7 @@ from backcast.sources.vw import looks_like_vw, sample_vw
 
 __all__ = ["Draft", "draft_of", "round_down"]
 
-VW_KINDS = ("dsjson", "cb", "adf")
+VW_KINDS = ("vw", "dsjson", "cb", "adf")
 SHORTEST, LONGEST = 10, 1000
 SPARE = 4  # the rarest action should come up so many times more often than a run needs it
 
@@ -80,7 +80,7 @@ def draft_of(log: str, file_format: str | None) -> Draft:
 
 
 def _draft_of_vw(log: str, kind: str | None) -> Draft:
-    kind, events = sample_vw(log, ROWS, kind)
+    kind, events = sample_vw(log, ROWS, None if kind == "vw" else kind)
     doubts = () if events else ("no decision with action, cost and probability is among the first lines",)
     seen, known = _range(-np.array([event.cost for event in events]) + 0.0)
     n_actions = max((event.n_actions for event in events), default=0)

@@ -167,8 +167,8 @@ LOG = _panel(
     Option(
         "format",
         TEXT,
-        "Kind of file, where its name does not say: parquet, csv, tsv, ndjson; dsjson, cb or adf for a log of Vowpal "
-        "Wabbit, whose columns need no names.",
+        "Kind of file, where its name does not say: parquet, csv, tsv, ndjson; vw, dsjson, cb or adf for a log of "
+        "Vowpal Wabbit, which names no columns.",
         metavar="KIND",
     ),
     Option(

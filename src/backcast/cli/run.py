@@ -37,7 +37,7 @@ __all__ = [
 
 # what replicates come to, for a bar: passes over all events, and subsets of a quarter of them
 WHOLE_PASSES, USUAL_REPLICATES = 16, 300
-VW_FORMATS = ("dsjson", "cb", "adf")
+VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 
 
 def read_log_of(settings: Settings) -> Log:
@@ -46,7 +46,9 @@ def read_log_of(settings: Settings) -> Log:
 
     path = settings.need("log", "the log")
     if _is_vw(settings, path):
-        return bc.read_vw(path, **_given(settings, "n_actions", "hash_size", "reward_range", "format"))
+        kind = settings.get("format")
+        options = _given(settings, "n_actions", "hash_size", "reward_range")
+        return bc.read_vw(path, format=None if kind == "vw" else kind, **options)
     taken = ("n_actions", "action_labels", "hash_size", "times", "available", "logging_probabilities", "reward_range")
     return bc.read_log(
         path,
@@ -69,7 +71,12 @@ def _is_vw(settings: Settings, path: str) -> bool:
     from backcast.sources.vw import looks_like_vw
 
     given = settings.get("format")
-    return given in VW_FORMATS or (given is None and looks_like_vw(path))
+    if not (given in VW_FORMATS or (given is None and looks_like_vw(path))):
+        return False
+    for key in ("context", "action", "reward", "propensity"):
+        if settings.get(key) is not None:
+            raise OptionError(f"{key} is given and logs of Vowpal Wabbit have no columns; leave it out")
+    return True
 
 
 def _propensity(settings: Settings) -> str | float | None:

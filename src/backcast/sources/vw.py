@@ -98,7 +98,7 @@ def read_vw(
         raise error.moved(0, f"{file}, line {event.line}") from None
 
 
-VW_ENDINGS = (".vw", ".dsjson", ".dat")
+VW_ENDINGS = (".vw", ".dsjson")
 
 
 def looks_like_vw(path: str) -> bool:
