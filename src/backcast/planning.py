@@ -12,13 +12,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any
 
-import numpy as np
-from scipy import optimize, stats
+from scipy import stats
 
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import OptionError
 from backcast.intervals.jackknife import GroupJackknife
+from backcast.intervals.power import critical_distance, distance_for, power_of
 from backcast.options import at_least, count, share
 from backcast.plain import to_plain
 
@@ -158,7 +158,7 @@ class Plan:
         if spread is None:
             raise OptionError(f"there is no pair {pair!r}; there are {', '.join(one.pair for one in self.spreads)}")
         error = spread.error_at(count("events", events))
-        return _power(abs(difference) / error, _critical(self._each, spread.freedom), spread.freedom)
+        return power_of(abs(difference) / error, critical_distance(self._each, spread.freedom), spread.freedom)
 
     @property
     def _each(self) -> float:
@@ -215,7 +215,7 @@ def plan(
     spreads, events, horizon = _measured(source) if isinstance(source, Comparison) else _assumed(source)
     least = 1 if isinstance(source, Comparison) else _reach(source)
     freedom, each = spreads[0].freedom, _level_of_each(level, len(spreads))
-    distance = _noncentrality(power, _critical(each, freedom), freedom)
+    distance = distance_for(power, critical_distance(each, freedom), freedom)
     doubt = _doubt(math.inf if events is None else freedom, level)
     needs = tuple(_need(spread, size, distance, doubt, least) for spread in spreads for size in wanted)
     return Plan(needs, spreads, horizon, power, level, events, _notes(needs, events, least))
@@ -292,30 +292,6 @@ def _doubt(freedom: float, level: float) -> tuple[float, float]:
 def _level_of_each(level: float, pairs: int) -> float:
     """Bonferroni, as comparisons do it."""
     return 1 - (1 - level) / pairs
-
-
-def _critical(level: float, freedom: float) -> float:
-    """Standard errors on either side of an interval."""
-    return float(stats.t.ppf((1 + level) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + level) / 2))
-
-
-def _power(distance: float, critical: float, freedom: float) -> float:
-    """Chance that an interval excludes 0 on the right side, the truth being so many standard errors away."""
-    if not math.isfinite(freedom):
-        return float(stats.norm.sf(critical - distance))
-    # beyond 30 standard errors scipy's noncentral t may fail, and nothing is left to tell
-    return 1.0 if distance > 30 else float(np.clip(stats.nct.sf(critical, freedom, distance), 0, 1))
-
-
-def _noncentrality(power: float, critical: float, freedom: float) -> float:
-    """Standard errors that the truth must be away from 0 for this power.
-
-    >>> round(_noncentrality(0.8, _critical(0.95, math.inf), math.inf), 4)
-    2.8016
-    """
-    if not math.isfinite(freedom):
-        return critical + float(stats.norm.ppf(power))
-    return float(optimize.brentq(lambda distance: _power(distance, critical, freedom) - power, 0.0, 30.0))
 
 
 def _range(need: Need) -> str:
