@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
@@ -13,7 +13,9 @@ from typing import Any, TypeAlias
 from backcast.comparison import Comparison
 from backcast.errors import OptionError, SourceError
 from backcast.estimate import Estimate
-from backcast.plain import to_plain
+from backcast.health import HealthReport
+from backcast.passage import Passage
+from backcast.plain import from_plain, to_plain
 
 __all__ = ["FORMAT", "VERSION", "Result", "Saved", "load_result", "result_document", "save_result"]
 
@@ -34,6 +36,8 @@ class Saved:
         What was said about the log, for the report's table of settings.
     partial
         Whether the run was stopped before it was done.
+    health
+        What was found wrong with the log, if that was saved too.
     made_by
         The version of backcast that made it.
     """
@@ -41,13 +45,21 @@ class Saved:
     result: Result
     about: dict[str, Any] = field(default_factory=dict)
     partial: bool = False
+    health: HealthReport | None = None
     made_by: str = ""
 
 
 def save_result(
-    result: Result, path: str | os.PathLike[str], *, about: Mapping[str, object] | None = None, partial: bool = False
+    result: Result,
+    path: str | os.PathLike[str],
+    *,
+    about: Mapping[str, object] | None = None,
+    partial: bool = False,
+    health: HealthReport | None = None,
 ) -> Path:
     """Write an estimate, a dict of them by name, or a comparison as a JSON file, and say where it is.
+
+    One run of each policy is made again and kept with it, where the log is in memory, for the report to draw.
 
     Parameters
     ----------
@@ -59,6 +71,8 @@ def save_result(
         More to keep with it, such as the file of the log.
     partial
         Whether the run was stopped before it was done.
+    health
+        What :func:`backcast.check` said about the log, for the report.
 
     Examples
     --------
@@ -73,7 +87,10 @@ def save_result(
     ...     load_result(file).result.value
     0.75
     """
-    text = json.dumps(result_document(result, about=about, partial=partial), indent=2, allow_nan=False)
+    runs = {name: to_plain(estimate.passage()) for name, estimate in _estimates(result).items()}
+    beside = {"passages": runs, "health": to_plain(health)}
+    document = result_document(result, about=about, partial=partial) | beside
+    text = json.dumps(document, indent=2, allow_nan=False)
     try:
         Path(path).write_text(f"{text}\n", encoding="utf-8")
     except OSError as problem:
@@ -130,7 +147,14 @@ compare wrote with --out, or save_result
             f"reads; it was made by {plain.get('made_by')!r}: read it with that, or run the evaluation again"
         )
     try:
-        return Saved(_result(plain), dict(plain["log"]), bool(plain["partial"]), str(plain["made_by"]))
+        health = plain.get("health")
+        return Saved(
+            _result(plain, plain.get("passages") or {}),
+            dict(plain["log"]),
+            bool(plain["partial"]),
+            None if health is None else from_plain(HealthReport, health, "health"),
+            str(plain["made_by"]),
+        )
     except SourceError as problem:
         raise SourceError(f"{path}: {problem}") from None
     except (KeyError, TypeError, ValueError, AttributeError) as problem:
@@ -146,9 +170,23 @@ def _read(path: str | os.PathLike[str]) -> Any:
         raise SourceError(f"{path}: cannot be read as JSON ({problem})") from None
 
 
-def _result(plain: dict[str, Any]) -> Result:
+def _estimates(result: Result) -> Mapping[str, Estimate]:
+    if isinstance(result, Estimate):
+        return {"": result}
+    return result.estimates if isinstance(result, Comparison) else result
+
+
+def _result(plain: dict[str, Any], runs: Mapping[str, Any]) -> Result:
     if "estimate" in plain:
-        return Estimate.from_dict(plain["estimate"])
+        return _with_run(Estimate.from_dict(plain["estimate"]), runs.get(""))
     if "differences" in plain:
-        return Comparison.from_dict(plain)
-    return {name: Estimate.from_dict(estimate) for name, estimate in plain["estimates"].items()}
+        found = Comparison.from_dict(plain)
+        return replace(found, estimates={name: _with_run(one, runs.get(name)) for name, one in found.estimates.items()})
+    return {name: _with_run(Estimate.from_dict(one), runs.get(name)) for name, one in plain["estimates"].items()}
+
+
+def _with_run(estimate: Estimate, plain: Any) -> Estimate:
+    if plain is None:
+        return estimate
+    passage = from_plain(Passage, plain, "passage")
+    return replace(estimate, _passage=lambda: passage)

@@ -48,6 +48,9 @@ def comparison() -> bc.Comparison:
     return bc.compare(even_log(), {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=10, replicates=60)
 
 
+HEALTH = bc.check(even_log(), bc.UCB1())
+
+
 def saved_and_read(result: Any, folder: Path) -> Any:
     return bc.load_result(bc.save_result(result, folder / "result.json", about={"log": "even.csv"})).result
 
@@ -60,17 +63,19 @@ class TestRoundTrip:
         assert type(read.diagnostics) is type(estimate.diagnostics)
         assert str(read) == str(estimate)
         assert read.to_dict() == estimate.to_dict()
-        assert report_html(read) == report_html(estimate)
+        assert report_html(read, health=HEALTH) == report_html(estimate, health=HEALTH)
 
     def test_a_dict_of_them_and_a_comparison_come_back(self, tmp_path: Path) -> None:
         for result in (estimates(), comparison()):
             read = saved_and_read(result, tmp_path)
             assert type(read) is type(result)
-            assert report_html(read, about={"log": "x"}) == report_html(result, about={"log": "x"})
+            assert report_html(read, health=HEALTH) == report_html(result, health=HEALTH)
 
     def test_what_stands_beside_the_result_comes_back(self, tmp_path: Path) -> None:
-        bc.save_result(comparison(), tmp_path / "r.json", about={"log": "even.csv", "events": 400}, partial=True)
+        about = {"log": "even.csv", "events": 400}
+        bc.save_result(comparison(), tmp_path / "r.json", about=about, partial=True, health=HEALTH)
         read = bc.load_result(tmp_path / "r.json")
+        assert str(read.health) == str(HEALTH)
         assert (read.about, read.partial) == ({"log": "even.csv", "events": 400}, True)
         assert read.made_by == f"backcast {bc.__version__}"
 

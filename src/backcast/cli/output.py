@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from functools import cache
 from typing import TYPE_CHECKING, Any
 
 from backcast.cli.settings import Settings
@@ -12,6 +14,7 @@ from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.question import is_partial
 from backcast.report.findings import Findings, findings_of
+from backcast.report.run_sections import health_of, passages_of
 from backcast.report.sections import remarks
 from backcast.report.text import differences_table, estimates_table, one_line
 from backcast.report.verdict import verdict
@@ -50,16 +53,28 @@ def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence
 
 def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -> None:
     out, report = words.settings.get("out"), words.settings.get("report")
+    if out is None and report is None:
+        return
+    result = _looked_at_once(result)
+    health = health_of(findings_of(result), passages_of(findings_of(result)))
     if out is not None:
-        where = save_result(result, out, about=about, partial=partial)
+        where = save_result(result, out, about=about, partial=partial, health=health)
         if not words.silent:
             say(f"The result is in {where}")
     if report is not None:
         from backcast.report.html import save_report
 
-        where = save_report(result, report, about=about)
+        where = save_report(result, report, about=about, health=health)
         if not words.silent:
             say(f"The report is in {where}")
+
+
+def _looked_at_once(result: Any) -> Any:
+    """The same, whose runs are made again no more than once."""
+    if not isinstance(result, dict):
+        return replace(result, estimates=_looked_at_once(result.estimates))
+    looks = {name: estimate._passage and cache(estimate._passage) for name, estimate in result.items()}
+    return {name: replace(estimate, _passage=looks[name]) for name, estimate in result.items()}
 
 
 def _all_notes(result: Any) -> list[str]:

@@ -32,7 +32,7 @@ def report(
 
     check_places(Settings({"report": report}))
     saved = load_result(result)
-    written = {"report": str(save_report(saved.result, report, about=saved.about))}
+    written = {"report": str(save_report(saved.result, report, about=saved.about, health=saved.health))}
     for kind, path in (("png", png), ("svg", svg)):
         if path is not None:
             written[kind] = str(save_chart(forest_chart(saved.result), path, kind))

@@ -13,7 +13,16 @@ from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
 
-__all__ = ["Enough", "Evaluator", "Question", "Streams", "is_partial", "no_progress", "require_stationary", "stopped_note"]
+__all__ = [
+    "Enough",
+    "Evaluator",
+    "Question",
+    "Streams",
+    "is_partial",
+    "no_progress",
+    "require_stationary",
+    "stopped_note",
+]
 
 PARTIAL = "Partial:"
 

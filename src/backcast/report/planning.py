@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from backcast.planning import Need, Plan
-from backcast.report.charts import COLOURS
+from backcast.report.dressing import COLOURS
 from backcast.report.words import figure, percent
 
 __all__ = ["plan_chart"]
