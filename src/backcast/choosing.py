@@ -114,6 +114,7 @@ def _settled_exchangeable(log: Log, said: bool | None) -> bool:
 
 def _in_log_order(question: Question) -> tuple[Any, Question, tuple[str, ...]]:
     why = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
+    question = replace(question, replicates=None)  # they would permute the log
     return DRns.recommended(len(question.log)), _with_model(question, Progressive(PerAction())), (why,)
 
 

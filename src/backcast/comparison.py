@@ -6,19 +6,22 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from scipy import stats
 
 from backcast.arrays import FloatArray
 from backcast.choosing import sure_of_evaluator
+from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
+from backcast.evaluators.drns import WC, DRns
+from backcast.evaluators.permuted import Permuted, permuted_diagnostics
 from backcast.evaluators.question import Enough, Question, stopped_note
-from backcast.evaluators.replicates import replicate_all, replicated_from
+from backcast.evaluators.replicates import Replicated, replicate_all, replicated_from
 from backcast.plain import from_plain, to_plain
 
 __all__ = ["Comparison", "Difference", "compare"]
@@ -147,12 +150,19 @@ def compare(
     with showing_progress(log, progress) as tell:
         question = replace(question, on_progress=tell)
         if isinstance(chosen, ClockReplay):
-            return _paired(chosen, question, policies, notes)
-        return _apart(chosen, question, policies, notes)
+            return _paired(chosen, clock_diagnostics, question, policies, notes)
+        may_permute = evaluator == "auto" or exchangeable or isinstance(replicates, int)
+        if isinstance(chosen, DRns | WC) and horizon is not None and question.replicates is not None and may_permute:
+            return _paired(Permuted(chosen, horizon), permuted_diagnostics, question, policies, notes)
+        return _one_by_one(chosen, question, policies, notes)
 
 
 def _paired(
-    evaluator: ClockReplay, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]
+    evaluator: Any,
+    diagnose: Callable[[Replicated, Question], Diagnostics],
+    question: Question,
+    policies: Mapping[str, Any],
+    notes: tuple[str, ...],
 ) -> Comparison:
     material = evaluator.material(replace(question, policy=next(iter(policies.values()))))
     found = replicate_all(evaluator, question, list(policies.values()), material)
@@ -160,19 +170,20 @@ def _paired(
     for place, (name, policy) in enumerate(policies.items()):
         own = replace(question, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
-        estimate = answer.estimate(evaluator, own, clock_diagnostics(answer, own))
+        estimate = answer.estimate(evaluator, own, diagnose(answer, own))
         estimates[name] = with_passage(estimate, evaluator, own)
     notes = (*notes, *found.notes)
     if not found.tells_errors:
         return Comparison(estimates, (), (), notes)
     sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1
-    return _comparison(estimates, sampling + monte_carlo, found.gap_variance, (freedom, question.level), notes)
+    gaps = _Gaps("paired group jackknife", sampling + monte_carlo, found.gap_variance, freedom)
+    return _comparison(estimates, gaps, question.level, notes)
 
 
-def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
-    """Policies one by one; their errors are added as if independent, which is safe when they are alike."""
-    estimates = {}
+def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
+    """Policies one after another; paired event by event where every estimate knows what its events add to it."""
+    estimates: dict[str, Estimate] = {}
     for name, policy in policies.items():
         own = replace(question, policy=policy, policy_name=named_policy(policy), replicates=None)
         try:
@@ -180,43 +191,62 @@ def _apart(evaluator: Any, question: Question, policies: Mapping[str, Any], note
         except Enough:
             left = len(policies) - len(estimates)
             return Comparison(estimates, (), (), (*notes, stopped_note(f"all but {left} policies")))
+    pulls = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
+    if len(pulls) == len(policies) and len({pull.size for pull in pulls}) == 1:
+        return _comparison(estimates, _by_event(np.array(pulls)), question.level, notes)
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
+    return _comparison(estimates, _added(errors), question.level, (*notes, apart))
 
-    def gap_variance(a: int, b: int) -> tuple[float, float]:
+
+class _Gaps(NamedTuple):
+    """How sure differences are: covariance of the values, sampling and Monte-Carlo variance of two values' gap."""
+
+    method: str
+    covariance: FloatArray
+    variance: Callable[[int, int], tuple[float, float]]
+    freedom: float = math.inf
+
+
+def _by_event(pulls: FloatArray) -> _Gaps:
+    """Both policies weigh the same events: the variance of the differences of what each event adds, over n."""
+    n = pulls.shape[1]
+
+    def variance(a: int, b: int) -> tuple[float, float]:
+        return float((pulls[a] - pulls[b]).var(ddof=1) / n), 0.0
+
+    return _Gaps("paired by event, normal", np.cov(pulls) / n, variance)
+
+
+def _added(errors: FloatArray) -> _Gaps:
+    """As if independent, which is safe where the policies are alike."""
+
+    def variance(a: int, b: int) -> tuple[float, float]:
         return float(errors[a] ** 2 + errors[b] ** 2), 0.0
 
-    return _comparison(estimates, np.diag(errors**2), gap_variance, (math.inf, question.level), (*notes, apart))
+    return _Gaps("normal, errors added", np.diag(errors**2), variance)
 
 
-def _comparison(
-    estimates: dict[str, Estimate],
-    covariance: FloatArray,
-    gap_variance: Callable[[int, int], tuple[float, float]],
-    sureness: tuple[float, float],
-    notes: tuple[str, ...],
-) -> Comparison:
-    freedom, level = sureness
+def _comparison(estimates: dict[str, Estimate], gaps: _Gaps, level: float, notes: tuple[str, ...]) -> Comparison:
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
     each = 1 - (1 - level) / len(pairs)
-    reach = float(stats.t.ppf((1 + each) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + each) / 2))
-    method = "paired group jackknife" if math.isfinite(freedom) else "normal, errors added"
+    reach = float(stats.t.ppf((1 + each) / 2, gaps.freedom))
     differences = []
     for a, b in pairs:
-        sampling, monte_carlo = gap_variance(a, b)
+        sampling, monte_carlo = gaps.variance(a, b)
         error = math.sqrt(sampling + monte_carlo)
         gap = float(values[a] - values[b])
-        interval = Interval(gap - reach * error, gap + reach * error, level, method, "independent", DIFFERENCE)
+        interval = Interval(gap - reach * error, gap + reach * error, level, gaps.method, "independent", DIFFERENCE)
         differences.append(Difference(names[a], names[b], gap, error, interval, math.sqrt(monte_carlo)))
     many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
     return Comparison(
         estimates,
         tuple(differences),
-        _ranking(names, values, covariance),
+        _ranking(names, values, gaps.covariance),
         (*notes, many) if len(pairs) > 1 else notes,
     )
 

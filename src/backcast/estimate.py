@@ -121,6 +121,8 @@ class Estimate:
     _progressive: Callable[[], Policy] | None = field(default=None, repr=False, compare=False)
     _passage: Callable[[], Passage] | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
+    # what each event adds to the error, in the order of the log: differences of policies are paired by it
+    _influence: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         from backcast.report.text import estimate_text

@@ -14,10 +14,10 @@ from backcast.engine.run import Run, Steering
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.replicates import Material, Outcome, bin_edges, replicated
+from backcast.evaluators.replicates import Material, Outcome, Replicated, bin_edges, replicated
 from backcast.reward_models import make_honest
 
-__all__ = ["Permuted", "permuted_estimate"]
+__all__ = ["Permuted", "permuted_diagnostics", "permuted_estimate"]
 
 MARGIN = 1.3
 
@@ -107,7 +107,12 @@ def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:
         raise OptionError(f"replicates of {evaluator.name} estimate V_T; give horizon=T")
     outer = Permuted(evaluator, question.horizon)
     found = replicated(outer, question)
-    diagnostics = PermutedDiagnostics(
+    return found.estimate(outer, question, permuted_diagnostics(found, question))
+
+
+def permuted_diagnostics(found: Replicated, question: Question) -> PermutedDiagnostics:
+    """The facts of an answer from permutations."""
+    return PermutedDiagnostics(
         events=len(question.log),
         rounds=found.horizon,
         permutations=len(found.outcomes),
@@ -118,4 +123,3 @@ def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:
         monte_carlo_error=found.monte_carlo_error,
         propensities_estimated=question.propensities_estimated,
     )
-    return found.estimate(outer, question, diagnostics)

@@ -8,6 +8,7 @@ from typing import Protocol, runtime_checkable
 
 import numpy as np
 
+from backcast.arrays import FloatArray
 from backcast.estimate import Interval
 from backcast.intervals.forms import Form, Plain, std_error
 from backcast.intervals.moments import BASE, TERM, WEIGHT, Columns, Moments
@@ -71,6 +72,18 @@ class Sample:
     def std_error(self) -> float:
         """Its standard error by the delta method."""
         return std_error(self.form, self.moments)
+
+    def influence(self) -> FloatArray:
+        """How far each event pulls the estimate, by the delta method: mean 0, and ``sd / sqrt(n)`` is the error.
+
+        >>> values_of(0.0, 1.0).influence()
+        array([-0.5,  0.5])
+        """
+        where = [BASE, WEIGHT, TERM]
+        mean = self.moments.mean[where]
+        slope = np.array(self.form.slope(*mean.tolist()))
+        rows = [np.column_stack([block[column] for column in where]) for block in self.columns()]
+        return np.asarray((np.concatenate(rows) - mean) @ slope)
 
     @property
     def weighs_rewards(self) -> bool:

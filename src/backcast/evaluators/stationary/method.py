@@ -140,6 +140,7 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
         evaluator=method.name,
         notes=(*events.notes, *_notes(moments)),
         settings={"evaluator": method.name, **method.settings, "level": question.level, "seed": question.seed},
+        _influence=sample.influence if events.keep else None,
     )
 
 
