@@ -222,7 +222,7 @@ def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagn
     """The diagnostics that a file tells of: ours by their kind, others as bare facts.
 
     >>> diagnostics_from({"kind": "ModelDiagnostics", "events": 4, "rounds": 4, "trajectories": 1})
-    ModelDiagnostics(events=4, rounds=4, trajectories=1)
+    ModelDiagnostics(events=4, rounds=4, trajectories=1, propensities_estimated=False)
     """
     by_name = {kind.__name__: kind for kind in KINDS}
     facts = {name: value for name, value in plain.items() if name != "kind"}

@@ -8,6 +8,7 @@
     │   └── SourceError           a file cannot be opened, parsed or joined with its neighbours
     ├── PolicyError               a policy broke its contract
     ├── OptionError               an option has a value that makes no sense (also a ValueError)
+    ├── Enough                    a progress function wants the answer from what is done (evaluators.question)
     └── EvaluationError           the question cannot be answered from this log
         ├── NeedsStationaryPolicy a learning policy was given to an estimator of fixed policies
         ├── NeedsUniformLog       replay was given a log that was not collected uniformly

@@ -55,6 +55,7 @@ class LearningCurve:
 
     Examples
     --------
+    >>> import numpy as np
     >>> half = np.array([0.5])
     >>> LearningCurve(rounds=np.array([10]), value=half, low=half - 0.25, high=half + 0.25).to_dict()
     {'rounds': [10], 'value': [0.5], 'low': [0.25], 'high': [0.75]}

@@ -8,7 +8,7 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from backcast.errors import NeedsStationaryPolicy
+from backcast.errors import BackcastError, NeedsStationaryPolicy
 from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
@@ -27,7 +27,7 @@ __all__ = [
 PARTIAL = "Partial:"
 
 
-class Enough(Exception):
+class Enough(BackcastError):
     """Raised by a progress function to stop a run: the answer then comes from what is done, and says so.
 
     It reaches the caller only where nothing is done yet that an answer could come from.
