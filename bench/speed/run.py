@@ -103,7 +103,7 @@ def record(results: report.Results, points: list[scaling.Point]) -> dict[str, An
 
 def main() -> None:
     parser = ArgumentParser(description=__doc__)
-    parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--rounds", type=int, default=2)
     parser.add_argument("--quick", action="store_true", help="a tenth of the size, one round, results under build/")
     options = parser.parse_args()
     scale, rounds = (0.1, 1) if options.quick else (1.0, options.rounds)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import itertools
+import math
 from collections.abc import Iterator
 
 import numpy as np
@@ -25,8 +26,13 @@ def predicted_parts(question: Question, streams: Streams) -> Iterator[tuple[Log,
     mean of the rewards before each part), a number, a ``Fitted`` model, or a model that is fitted on the head of the
     stream (up to 100,000 events, which are then not evaluated).
     """
+    model = question.reward_model
+    if question.in_memory and isinstance(model, int | float) and math.isfinite(model):
+        # one row for all events: a table of them would cost more than the whole evaluation
+        yield question.log, np.full((1, question.log.n_actions), float(model))
+        return
     if question.in_memory:
-        yield make_honest(question.reward_model).predictions(question.log, streams.folds)
+        yield make_honest(model).predictions(question.log, streams.folds)
         return
     yield from _stream_predictions(question)
 
