@@ -21,8 +21,9 @@ from backcast.experiments.protocol import Case
 from backcast.experiments.results import markdown_table, save_json
 from bench.accuracy.contestants import default
 from bench.accuracy.live import Truth
-from bench.accuracy.run import JOURNALS, truth_of, world_of
+from bench.accuracy.run import JOURNALS
 from bench.accuracy.settings import POLICIES, Setting
+from bench.accuracy.trials import truth_of, world_of
 from bench.speed.machine import describe
 
 SEED = 77

@@ -10,45 +10,21 @@ on where it was.
 from __future__ import annotations
 
 import argparse
-from functools import lru_cache
 from pathlib import Path
 from typing import Any
-
-import numpy as np
 
 from backcast.experiments.datasets import data_folder
 from backcast.experiments.journal import Plan, work_through
 from backcast.experiments.results import save_json
 from bench.accuracy import page
-from bench.accuracy.contestants import DEFAULT, contest
-from bench.accuracy.live import Truth, truth
-from bench.accuracy.settings import POLICIES, Setting, settings
+from bench.accuracy.contestants import DEFAULT
+from bench.accuracy.live import Truth
+from bench.accuracy.settings import Setting, settings
 from bench.accuracy.summary import rows_of
-from bench.accuracy.worlds import World, make_world
+from bench.accuracy.trials import LIVE_RUNS, SEED, one_log, truth_of
 
-SEED = 2012
-LIVE_RUNS = 500
 JOURNALS = Path("build/bench-accuracy")
 RESULTS = Path("bench/results")
-
-
-@lru_cache(maxsize=4)
-def world_of(name: str, logging: str, data: Path | None) -> World:
-    """The world, made once a process."""
-    return make_world(name, logging, data)
-
-
-def one_log(setting: Setting, data: Path | None, number: int) -> dict[str, Any]:
-    """All evaluators on one log of the setting."""
-    world = world_of(setting.world, setting.logging, data)
-    rng = np.random.default_rng([SEED, number, *map(ord, setting.stem)])
-    return contest(world.log(setting.events, rng), POLICIES[setting.policy], setting.horizon, number)
-
-
-def truth_of(setting: Setting, data: Path | None, number: int) -> Truth:
-    """The truth of a setting; the number is that of its only piece."""
-    world = world_of(setting.world, setting.logging, data)
-    return truth(world, POLICIES[setting.policy], setting.horizon, LIVE_RUNS, SEED + number)
 
 
 def measured(plan: Plan, setting: Setting, logs: int) -> tuple[Truth, list[dict[str, Any]]]:
