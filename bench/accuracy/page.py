@@ -112,10 +112,10 @@ def _verdict(goal: str, missed: list[Setting], count: int) -> str:
     return f"{held}." if not missed else f"{held}; missed in {', '.join('/'.join(s[:3]) for s in missed)}."
 
 
-def page(tables: Tables, logs: int, runs: int) -> str:
+def page(tables: Tables, command: str, logs: int, runs: int) -> str:
     """The whole page."""
     intro = (
-        f"Made by `make bench-accuracy` ({logs} logs a setting) on {date.today().isoformat()}, {describe()}. Truth "
+        f"Made by `{command}` ({logs} logs a setting) on {date.today().isoformat()}, {describe()}. Truth "
         f"from {runs} live runs a setting. RS, WC and DRns(q) run as in the paper: one pass, a logistic reward model "
         "trained on half of the log (RS needs none and gets all of it). *Budget* is one pass of "
         "`DRns(acceptance=Budget(0.05))`, *preset* is `DRns.recommended` over 300 replicates, *default* is "

@@ -10,6 +10,7 @@ on where it was.
 from __future__ import annotations
 
 import argparse
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -56,8 +57,9 @@ def main() -> None:
         found, trials = measured(plan, setting, asked.logs)
         tables[setting] = (found, rows_of(setting, found, trials, DEFAULT))
         print(page.lines_of(setting, *tables[setting]), flush=True)
+    command = " ".join(["python -m bench.accuracy.run", *sys.argv[1:]])
     asked.output.mkdir(parents=True, exist_ok=True)
-    (asked.output / "accuracy.md").write_text(page.page(tables, asked.logs, LIVE_RUNS))
+    (asked.output / "accuracy.md").write_text(page.page(tables, command, asked.logs, LIVE_RUNS))
     save_json(asked.output / "accuracy.json", page.record(tables))
 
 
