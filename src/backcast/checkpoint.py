@@ -1,0 +1,157 @@
+"""Work that is done and kept: small files of arrays, written whole or not at all, for one question only.
+
+A folder belongs to one question. What it was, by log, policy, settings, seed and version, stands in its first file, and
+another question is refused. Files are plain arrays; nothing is ever unpickled.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import zipfile
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import numpy.typing as npt
+
+from backcast.arrays import is_sparse
+from backcast.errors import OptionError
+from backcast.log import Log
+
+__all__ = ["Checkpoint", "log_fingerprint", "open_checkpoint"]
+
+FORMAT, VERSION = "backcast checkpoint", 1
+HEAD = "checkpoint.json"
+
+
+@dataclass(frozen=True)
+class Checkpoint:
+    """A folder of finished work.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> kept = open_checkpoint(tempfile.mkdtemp(), {"seed": "0"})
+    >>> kept.put("pass-0", {"value": np.array([0.5])})
+    >>> kept.get("pass-0")["value"]
+    array([0.5])
+    >>> kept.get("pass-1") is None
+    True
+    """
+
+    folder: Path
+
+    def get(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
+        """The arrays of a finished piece; None where it is not finished, or its file is damaged."""
+        try:
+            with self._path(name).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
+                return {key: file[key] for key in file.files}
+        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
+            # a piece that cannot be read is done again; its new file takes the place of the damaged one
+            return None
+
+    def put(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+        """Keep a finished piece."""
+        with _whole(self._path(name)) as file:
+            np.savez(file, allow_pickle=False, **arrays)
+
+    def _path(self, name: str) -> Path:
+        return self.folder / f"{name}.npz"
+
+
+def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) -> Checkpoint:
+    """The checkpoint in this folder, new or of the same facts; one of other facts is refused.
+
+    >>> import tempfile
+    >>> folder = tempfile.mkdtemp()
+    >>> _ = open_checkpoint(folder, {"seed": "0"})
+    >>> open_checkpoint(folder, {"seed": "1"})
+    Traceback (most recent call last):
+    backcast.errors.OptionError: the checkpoint was made for another seed (0, now 1); choose another folder or remove it
+    """
+    path = Path(folder)
+    head = {"format": FORMAT, "version": str(VERSION), **facts}
+    try:
+        path.mkdir(parents=True, exist_ok=True)
+        found = _read_head(path)
+        if found is None:
+            with _whole(path / HEAD) as file:
+                file.write(json.dumps(head, indent=1).encode())
+    except OSError as problem:
+        raise OptionError(
+            f"the checkpoint folder {path.name!r} cannot be used: {problem.strerror}; choose one that can be written to"
+        ) from None
+    if found is not None:
+        _check_same(found, head)
+    return Checkpoint(path)
+
+
+def _read_head(folder: Path) -> dict[str, Any] | None:
+    path = folder / HEAD
+    if not path.exists():
+        strangers = [entry.name for entry in folder.iterdir() if not entry.name.endswith(".part")]
+        if strangers:
+            raise OptionError(
+                f"the checkpoint folder {folder.name!r} holds {strangers[0]!r} and no {HEAD}; choose an empty one"
+            )
+        return None
+    try:
+        found = json.loads(path.read_text())
+    except ValueError:
+        found = None
+    if not isinstance(found, dict) or found.get("format") != FORMAT:
+        raise OptionError(f"{HEAD} in {folder.name!r} is not one of ours; choose another folder or remove it")
+    return found
+
+
+def _check_same(found: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
+    for name in [*wanted, *found]:
+        if found.get(name) != wanted.get(name):
+            raise OptionError(
+                f"the checkpoint was made for another {name} ({found.get(name)}, now {wanted.get(name)}); "
+                "choose another folder or remove it"
+            )
+
+
+@contextmanager
+def _whole(path: Path) -> Iterator[Any]:
+    """A file that appears under its name only when all of it is on disk."""
+    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
+    try:
+        with unfinished.open("wb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        unfinished.replace(path)
+    finally:
+        unfinished.unlink(missing_ok=True)
+
+
+def log_fingerprint(log: Log) -> str:
+    """A digest of everything in the log that an estimate depends on.
+
+    >>> one = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
+    >>> other = Log(None, actions=[0, 1], rewards=[1, 1], propensities=[0.5, 0.5])
+    >>> log_fingerprint(one) == log_fingerprint(one[:]), log_fingerprint(one) == log_fingerprint(other)
+    (True, False)
+    """
+    digest = hashlib.sha256(f"{len(log)} {log.n_actions} {log.reward_range} {log.action_labels}".encode())
+    contexts: Any = log._contexts
+    parts = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
+    for column in (*parts, log._actions, log._rewards, log._propensities, log._available, log._logging):
+        _add(digest, column)
+    return digest.hexdigest()[:16]
+
+
+def _add(digest: Any, column: Any) -> None:
+    if column is None:
+        digest.update(b"-")
+        return
+    array = np.ascontiguousarray(column)
+    digest.update(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.data if array.size else b"")
