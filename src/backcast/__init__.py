@@ -18,6 +18,7 @@ if TYPE_CHECKING:
     from backcast.errors import (
         BackcastError,
         ColumnError,
+        Enough,
         EvaluationError,
         HorizonNotReached,
         LogError,
@@ -35,7 +36,6 @@ if TYPE_CHECKING:
     from backcast.evaluators.distribution import CVaR, RewardDistribution, RewardQuantile, reward_distribution
     from backcast.evaluators.drns import WC, DRns
     from backcast.evaluators.monitor import Monitor
-    from backcast.evaluators.question import Enough
     from backcast.evaluators.rejection import RS, Replay
     from backcast.evaluators.stationary import (
         CAB,
@@ -104,6 +104,7 @@ _HOMES = {
     "backcast.errors": (
         "BackcastError",
         "ColumnError",
+        "Enough",
         "EvaluationError",
         "HorizonNotReached",
         "LogError",
@@ -121,7 +122,6 @@ _HOMES = {
     "backcast.evaluators.direct": ("DM",),
     "backcast.evaluators.drns": ("WC", "DRns"),
     "backcast.evaluators.monitor": ("Monitor",),
-    "backcast.evaluators.question": ("Enough",),
     "backcast.evaluators.rejection": ("RS", "Replay"),
     "backcast.evaluators.distribution": ("CVaR", "RewardDistribution", "RewardQuantile", "reward_distribution"),
     "backcast.evaluators.stationary": (

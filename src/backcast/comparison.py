@@ -14,13 +14,13 @@ from scipy import stats
 from backcast.arrays import FloatArray
 from backcast.choosing import sure_of_evaluator
 from backcast.diagnostics import Diagnostics
-from backcast.errors import EvaluationError, OptionError
+from backcast.errors import Enough, EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
 from backcast.evaluators.drns import WC, DRns
 from backcast.evaluators.permuted import Permuted, permuted_diagnostics
-from backcast.evaluators.question import Enough, Question, stopped_note
+from backcast.evaluators.question import Question, stopped_note
 from backcast.evaluators.replicates import Replicated, replicate_all, replicated_from
 from backcast.plain import from_plain, to_plain
 
@@ -123,7 +123,7 @@ def compare(
     seed: int = 0,
     replicates: int | str = "auto",
     exchangeable: bool | None = None,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare policies on the same log: same groups, same randomness, so that what they share cancels out.

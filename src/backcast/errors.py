@@ -8,7 +8,7 @@
     │   └── SourceError           a file cannot be opened, parsed or joined with its neighbours
     ├── PolicyError               a policy broke its contract
     ├── OptionError               an option has a value that makes no sense (also a ValueError)
-    ├── Enough                    a progress function wants the answer from what is done (evaluators.question)
+    ├── Enough                    a progress function wants the answer from what is done
     └── EvaluationError           the question cannot be answered from this log
         ├── NeedsStationaryPolicy a learning policy was given to an estimator of fixed policies
         ├── NeedsUniformLog       replay was given a log that was not collected uniformly
@@ -22,6 +22,7 @@ from __future__ import annotations
 __all__ = [
     "BackcastError",
     "ColumnError",
+    "Enough",
     "EvaluationError",
     "HorizonNotReached",
     "LogError",
@@ -55,6 +56,13 @@ class PolicyError(BackcastError):
 
 class OptionError(BackcastError, ValueError):
     """An option has a value that makes no sense."""
+
+
+class Enough(BackcastError):
+    """Raised by a progress function to stop a run: the answer then comes from what is done, and says so.
+
+    It reaches the caller only where nothing is done yet that an answer could come from.
+    """
 
 
 class EvaluationError(BackcastError):

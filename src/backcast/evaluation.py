@@ -16,10 +16,11 @@ from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval
 from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.passing import can_be_seen, passage_of
-from backcast.evaluators.question import Evaluator, Question, no_progress
+from backcast.evaluators.question import Evaluator, Question
 from backcast.intervals.segments import Segments, student_interval
 from backcast.options import count
 from backcast.policies.protocol import LogPolicy, Policy
+from backcast.work import no_progress
 
 __all__ = ["answer_with", "check_question", "evaluate", "named_policy", "showing_progress", "with_passage"]
 
@@ -36,7 +37,7 @@ def evaluate(
     seed: int = 0,
     replicates: int | str | None = "default",
     exchangeable: bool | None = None,
-    n_jobs: int = 1,
+    n_jobs: int | None = None,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
     """Say what a policy would have earned on a log.

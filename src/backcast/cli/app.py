@@ -141,7 +141,7 @@ def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
-    from backcast.evaluators.question import Enough
+    from backcast.errors import Enough
 
     settings = words.settings
     check_places(settings)

@@ -10,7 +10,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
 
-from backcast.evaluators.question import Enough
+from backcast.errors import Enough
 
 __all__ = ["Stop", "stopping"]
 

@@ -8,34 +8,22 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from backcast.errors import BackcastError, NeedsStationaryPolicy
+from backcast.errors import NeedsStationaryPolicy
 from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
+from backcast.work import no_progress
 
 __all__ = [
-    "Enough",
     "Evaluator",
     "Question",
     "Streams",
     "is_partial",
-    "no_progress",
     "require_stationary",
     "stopped_note",
 ]
 
 PARTIAL = "Partial:"
-
-
-class Enough(BackcastError):
-    """Raised by a progress function to stop a run: the answer then comes from what is done, and says so.
-
-    It reaches the caller only where nothing is done yet that an answer could come from.
-    """
-
-
-def no_progress(events: int) -> None:
-    """Nobody is watching."""
 
 
 @dataclass(frozen=True)
@@ -55,7 +43,7 @@ class Question:
     level: float = 0.95
     seed: int = 0
     replicates: int | str | None = None
-    n_jobs: int = 1
+    n_jobs: int | None = None
     policy_name: str = ""
     on_progress: Callable[[int], None] = field(default=no_progress)
 

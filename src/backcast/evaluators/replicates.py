@@ -6,13 +6,9 @@ Work is passes x policies, each with a stream of randomness of its own, so the a
 from __future__ import annotations
 
 import math
-import os
-import signal
-import warnings
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -20,12 +16,13 @@ from scipy import stats
 
 from backcast.arrays import FloatArray, IntArray
 from backcast.diagnostics import Diagnostics
-from backcast.errors import HorizonNotReached, OptionError
+from backcast.errors import Enough, HorizonNotReached, OptionError
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve
-from backcast.evaluators.question import Enough, Question, stopped_note
+from backcast.evaluators.question import Question, stopped_note
 from backcast.intervals.jackknife import GroupJackknife, group_influence
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
+from backcast.work import Job, work_off
 
 __all__ = [
     "Material",
@@ -349,39 +346,21 @@ class _Pool:
     def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
         return self.run([(None, (FULL, number)) for number in numbers])
 
-    def run(self, jobs: Sequence[tuple[IntArray | None, tuple[int, ...]]]) -> list[list[Outcome]]:
-        from joblib import Parallel, delayed
-        from threadpoolctl import threadpool_limits
-
+    def run(self, asked: Sequence[tuple[IntArray | None, tuple[int, ...]]]) -> list[list[Outcome]]:
         if self.stopped:
             raise Enough
+        events = len(self.material.log)
+        jobs = [Job(key, (rows, self.seed, key), events if rows is None else rows.size) for rows, key in asked]
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
-        work = Parallel(n_jobs=self.question.n_jobs, backend="threading" if threads else None, return_as="generator")
-        work_on = partial(_one, os.getpid(), self.evaluator, self.policies, self.material)
-        calls = (delayed(work_on)(rows, self.seed, key) for rows, key in jobs)
-        results: list[list[Outcome]] = []
-        outcomes = work(calls)
-        with threadpool_limits(1):
-            try:
-                for (rows, _), outcome in zip(jobs, outcomes, strict=True):
-                    results.append(outcome)
-                    self.question.on_progress(len(self.material.log) if rows is None else rows.size)
-            except Enough:
-                self.stopped = True
-                _cancel(outcomes)
-        return results
-
-
-def _cancel(outcomes: Any) -> None:
-    """Let go of work that is no longer wanted; joblib would warn that it was in vain."""
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore", UserWarning)
-        outcomes.close()
+        shared = (self.evaluator, self.policies, self.material)
+        options: dict[str, Any] = {"n_jobs": self.question.n_jobs, "on_progress": self.question.on_progress}
+        found = work_off(_one, shared, jobs, threads=threads, **options)
+        self.stopped = found.stopped
+        return found.results
 
 
 def _one(
-    asker: int,
     evaluator: Replicable,
     policies: Sequence[Any],
     material: Material,
@@ -389,10 +368,6 @@ def _one(
     seed: int,
     key: tuple[int, ...],
 ) -> list[Outcome]:
-    if os.getpid() != asker:
-        # Ctrl-C reaches all processes of a terminal; whoever asked decides what becomes of the work
-        with suppress(ValueError):  # some clusters work in threads, which signals do not reach
-            signal.signal(signal.SIGINT, signal.SIG_IGN)
     # the same seed for every policy: common randomness makes their differences sharper
     own = np.random.SeedSequence(seed, spawn_key=key)
     return [evaluator.replicate(policy, material, rows, own) for policy in policies]

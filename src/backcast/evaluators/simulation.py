@@ -14,11 +14,11 @@ from backcast.diagnostics import ReplayDiagnostics
 from backcast.engine.events import Curve
 from backcast.engine.run import Run, Steering
 from backcast.engine.trajectory import Trajectory
-from backcast.errors import EvaluationError, HorizonNotReached
+from backcast.errors import Enough, EvaluationError, HorizonNotReached
 from backcast.estimate import LearningCurve
 from backcast.evaluators.acceptance import smallest_in
 from backcast.evaluators.predictions import predicted_parts
-from backcast.evaluators.question import Enough, Question, Streams, stopped_note
+from backcast.evaluators.question import Question, Streams, stopped_note
 from backcast.log import Log
 
 __all__ = ["Simulation", "curve_of", "diagnose", "head_of", "simulate"]

@@ -89,7 +89,7 @@ def answer_by(method: Method, question: Question) -> Estimate:
 
 def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     """The moments under several shapes of the weights, in one pass, pieces of a stream side by side."""
-    if events.keep or events.n_jobs == 1:
+    if events.keep or events.n_jobs in (None, 1):
         return _summed(_moments(blocks, shapes) for blocks in ([events] if events.keep else events.pieces()))
     # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
     work = Parallel(n_jobs=events.n_jobs, backend="threading")

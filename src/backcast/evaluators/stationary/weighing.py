@@ -18,7 +18,8 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.events import plain
 from backcast.engine.scoring import fresh_copy, probabilities_of
-from backcast.evaluators.question import Enough, Question, Streams, stopped_note
+from backcast.errors import Enough
+from backcast.evaluators.question import Question, Streams, stopped_note
 from backcast.evaluators.stationary.kernels import expectations, largest_ratios, taken
 from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
 from backcast.evaluators.stationary.target import expectation_of, probability_of
@@ -82,7 +83,7 @@ class WeighedLog:
     events: int
     notes: tuple[str, ...] = ()
     shards: tuple[Callable[[], Iterator[Weighed]], ...] = ()
-    n_jobs: int = 1
+    n_jobs: int | None = None
     _kept: list[Weighed] | None = field(default=None, repr=False)
     _told: bool = field(default=False, repr=False)
 
