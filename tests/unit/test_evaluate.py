@@ -343,3 +343,16 @@ def test_a_bound_that_the_log_does_not_show_is_named() -> None:
     )
     for found in (declared, recorded):
         assert not any("smallest propensity" in note for note in found.notes)
+
+
+def test_an_interval_for_several_trajectories_says_what_it_is_about() -> None:
+    rng = np.random.default_rng(3)
+    actions = rng.integers(2, size=600)
+    log = bc.Log(None, actions, rng.random(600) < 0.3 + 0.4 * actions, np.full(600, 0.5), reward_range=(0, 1))
+    options: dict[str, Any] = {"horizon": 40, "reward_model": 0.0}
+    several = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.0), interval=bc.Anytime(), **options)
+    assert several.interval is not None
+    middle = (several.interval.low + several.interval.high) / 2
+    (note,) = [note for note in several.notes if "trajectories together" in note]
+    assert f"R/C is {middle:.4g};" in note
+    assert not any("together" in note for note in bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.0), **options).notes)

@@ -29,9 +29,17 @@ BOUND_NOTE = (
 )
 
 
+POOLED_NOTE = (
+    "The interval is for the progressive-validation policy of all {} trajectories together, for which R/C is {:.4g}; "
+    "the value is the mean over trajectories."
+)
+
+
 def run_notes(question: Question, found: Simulation, values: FloatArray) -> tuple[str, ...]:
     """What a reader must know of the interval of a run."""
     notes: tuple[str, ...] = (SINGLE_RUN_NOTE,) if values.size == 1 else ()
+    if question.interval is not None and values.size > 1:
+        notes += (POOLED_NOTE.format(values.size, _total(found, "reward") / _total(found, "weight")),)
     for_one_run = question.interval is not None or values.size == 1
     declared = getattr(question.interval, "largest_weight", None)
     if for_one_run and declared is None and not found.bound_known:
