@@ -18,10 +18,14 @@ __all__ = ["GroupJackknife", "Influence", "group_influence"]
 
 
 class Influence(NamedTuple):
-    """Covariance of the estimates over logs, and how much of its raw figure was Monte-Carlo noise (taken off)."""
+    """Covariance of the estimates over logs, and how much of its raw figure was Monte-Carlo noise (taken off).
+
+    ``doubt`` is how far the variances may be off because that noise was taken off by its mean, as a standard deviation.
+    """
 
     covariance: FloatArray
     noise_share: float
+    doubt: FloatArray
 
 
 def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
@@ -30,7 +34,9 @@ def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
     With ``N_bg`` in {0, 1} the presence of group g in replicate b, s groups of G in each, and
     ``C_g = mean_b (N_bg - s/G)(theta_b - mean theta)``, the covariance is
     ``(G-1)/G (G/(G-s))^2 [sum_g C_g C_g' - s(G-s)/G v/B]``, where v is the covariance of the replicates (infinitesimal
-    jackknife for subsampling without replacement, Wager & Athey 2018, on groups of events).
+    jackknife for subsampling without replacement, Wager & Athey 2018, on groups of events). The noise that is taken off is
+    a mean; the noise itself is a sum of G squares that have G - 1 degrees of freedom, so it strays from its mean by
+    ``sqrt(2 / (G-1))`` of it.
 
     Parameters
     ----------
@@ -55,7 +61,8 @@ def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
     noise = taken * (groups - taken) / groups * (centred.T @ centred) / replicates**2
     raw = pull.T @ pull
     share = float(np.trace(noise) / max(np.trace(raw), np.finfo(float).tiny))
-    return Influence(np.asarray(scale * (raw - noise)), share)
+    doubt = scale * np.diag(noise) * np.sqrt(2 / (groups - 1))
+    return Influence(np.asarray(scale * (raw - noise)), share, np.asarray(doubt))
 
 
 @dataclass(frozen=True)
