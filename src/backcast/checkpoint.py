@@ -1,7 +1,8 @@
-"""Work that is done and kept: small files of arrays, written whole or not at all, for one question only.
+"""Work that is done and kept: small files, written whole or not at all, for one question only.
 
 A folder belongs to one question. What it was, by log, policy, settings, seed and version, stands in its first file, and
-another question is refused. Files are plain arrays; nothing is ever unpickled.
+another question is refused. Every other file is a finished piece under a seal of its content, its name and the
+question: one that was damaged, changed or brought from elsewhere is not trusted. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
@@ -9,59 +10,82 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-import zipfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import numpy.typing as npt
 
 from backcast.arrays import is_sparse
-from backcast.errors import OptionError
+from backcast.errors import OptionError, WorkError
 from backcast.log import Log
+from backcast.packing import pack, unpack
 
-__all__ = ["Checkpoint", "log_fingerprint", "open_checkpoint"]
+__all__ = ["Checkpoint", "Found", "log_fingerprint", "open_checkpoint"]
 
 FORMAT, VERSION = "backcast checkpoint", 1
 HEAD = "checkpoint.json"
+SEAL = 32  # bytes
+
+
+class Found(NamedTuple):
+    """A piece that was kept."""
+
+    value: Any
 
 
 @dataclass(frozen=True)
 class Checkpoint:
-    """A folder of finished work.
+    """A folder of finished work; ``scope`` tells apart pieces of one name from different parts of the question.
 
     Examples
     --------
     >>> import tempfile
     >>> kept = open_checkpoint(tempfile.mkdtemp(), {"seed": "0"})
-    >>> kept.put("pass-0", {"value": np.array([0.5])})
-    >>> kept.get("pass-0")["value"]
-    array([0.5])
-    >>> kept.get("pass-1") is None
-    True
+    >>> kept.put("pass-0", [0.5])
+    >>> kept.get("pass-0")
+    Found(value=[0.5])
+    >>> kept.get("pass-1") is None, kept.within("other").get("pass-0") is None
+    (True, True)
     """
 
     folder: Path
+    question: str
+    scope: str = ""
 
-    def get(self, name: str) -> dict[str, npt.NDArray[Any]] | None:
-        """The arrays of a finished piece; None where it is not finished, or its file is damaged."""
+    def within(self, name: str) -> Checkpoint:
+        """The same folder for one part of the question."""
+        return replace(self, scope=f"{self.scope}{name}.")
+
+    def get(self, name: str, kinds: Sequence[type] = ()) -> Found | None:
+        """A finished piece; None where it is not finished, or its file cannot be trusted."""
         try:
-            with self._path(name).open("rb") as raw, np.load(raw, allow_pickle=False) as file:
-                return {key: file[key] for key in file.files}
-        except (OSError, ValueError, EOFError, KeyError, zipfile.BadZipFile):
-            # a piece that cannot be read is done again; its new file takes the place of the damaged one
+            sealed = self._path(name).read_bytes()
+        except OSError:
             return None
+        seal, packed = sealed[:SEAL], sealed[SEAL:]
+        # a piece that is damaged is done again; its new file takes the place of the old one
+        return Found(unpack(packed, kinds)) if seal == self._seal(name, packed) else None
 
-    def put(self, name: str, arrays: Mapping[str, npt.NDArray[Any]]) -> None:
+    def put(self, name: str, value: Any, kinds: Sequence[type] = ()) -> None:
         """Keep a finished piece."""
-        with _whole(self._path(name)) as file:
-            np.savez(file, allow_pickle=False, **arrays)
+        packed = pack(value, kinds)
+        try:
+            with _whole(self._path(name)) as file:
+                file.write(self._seal(name, packed) + packed)
+        except OSError as problem:
+            raise WorkError(
+                f"the checkpoint folder {self.folder.name!r} cannot be written to: {problem.strerror}; what was kept "
+                "is whole, and the same run goes on from there once this is mended"
+            ) from None
 
     def _path(self, name: str) -> Path:
-        return self.folder / f"{name}.npz"
+        return self.folder / f"{self.scope}{name}.piece"
+
+    def _seal(self, name: str, packed: bytes) -> bytes:
+        return hashlib.sha256(f"{self.question} {self.scope}{name} ".encode() + packed).digest()
 
 
 def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) -> Checkpoint:
@@ -88,7 +112,7 @@ def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) ->
         ) from None
     if found is not None:
         _check_same(found, head)
-    return Checkpoint(path)
+    return Checkpoint(path, hashlib.sha256(json.dumps(head).encode()).hexdigest())
 
 
 def _read_head(folder: Path) -> dict[str, Any] | None:

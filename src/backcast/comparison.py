@@ -21,7 +21,8 @@ from backcast.evaluators.clock import ClockReplay, clock_diagnostics
 from backcast.evaluators.drns import WC, DRns
 from backcast.evaluators.permuted import Permuted, permuted_diagnostics
 from backcast.evaluators.question import Question, stopped_note
-from backcast.evaluators.replicates import Replicated, replicate_all, replicated_from
+from backcast.evaluators.replicated import Replicated, replicated_from
+from backcast.evaluators.replicating import replicate_all
 from backcast.plain import from_plain, to_plain
 
 __all__ = ["Comparison", "Difference", "compare"]

@@ -12,7 +12,8 @@
     └── EvaluationError           the question cannot be answered from this log
         ├── NeedsStationaryPolicy a learning policy was given to an estimator of fixed policies
         ├── NeedsUniformLog       replay was given a log that was not collected uniformly
-        └── HorizonNotReached     no trajectory of the asked length could be built
+        ├── HorizonNotReached     no trajectory of the asked length could be built
+        └── WorkError             workers died, a piece took too long, or finished work could not be kept
 
 Each message says what, where, the value, and the remedy.
 """
@@ -31,6 +32,7 @@ __all__ = [
     "OptionError",
     "PolicyError",
     "SourceError",
+    "WorkError",
 ]
 
 
@@ -79,3 +81,7 @@ class NeedsUniformLog(EvaluationError):
 
 class HorizonNotReached(EvaluationError):
     """No trajectory of the asked length could be built from the log."""
+
+
+class WorkError(EvaluationError):
+    """Workers died, a piece of work took too long, or finished work could not be kept."""

@@ -27,7 +27,7 @@ def test_what_is_kept_comes_back_to_the_bit(tmp_path: Path) -> None:
     open_checkpoint(tmp_path, FACTS).put("pass-3", VALUES)
     found = open_checkpoint(tmp_path, FACTS).get("pass-3")
     assert found is not None
-    assert {key: value.tobytes() for key, value in found.items()} == {k: v.tobytes() for k, v in VALUES.items()}
+    assert {key: value.tobytes() for key, value in found.value.items()} == {k: v.tobytes() for k, v in VALUES.items()}
 
 
 @pytest.mark.parametrize("fact", [*FACTS, "version"])
@@ -60,12 +60,31 @@ def test_a_damaged_head_is_refused(tmp_path: Path, text: str) -> None:
 def test_a_damaged_piece_is_done_again(tmp_path: Path) -> None:
     kept = open_checkpoint(tmp_path, FACTS)
     kept.put("pass-0", VALUES)
-    whole = (tmp_path / "pass-0.npz").read_bytes()
+    whole = (tmp_path / "pass-0.piece").read_bytes()
     for cut in range(0, len(whole), 7):
-        (tmp_path / "pass-0.npz").write_bytes(whole[:cut])
+        (tmp_path / "pass-0.piece").write_bytes(whole[:cut])
+        assert kept.get("pass-0") is None
+    for place in range(0, len(whole), 7):
+        turned = bytes([whole[place] ^ 1])
+        (tmp_path / "pass-0.piece").write_bytes(whole[:place] + turned + whole[place + 1 :])
         assert kept.get("pass-0") is None
     kept.put("pass-0", VALUES)
     assert kept.get("pass-0") is not None
+
+
+def test_a_piece_from_elsewhere_is_not_trusted(tmp_path: Path) -> None:
+    kept, foreign = (
+        open_checkpoint(tmp_path / "one", FACTS),
+        open_checkpoint(tmp_path / "other", {**FACTS, "seed": "1"}),
+    )
+    foreign.put("pass-0", VALUES)
+    whole = (tmp_path / "other" / "pass-0.piece").read_bytes()
+    (tmp_path / "one" / "pass-0.piece").write_bytes(whole)
+    assert kept.get("pass-0") is None
+    # nor one of the same question under another name
+    (tmp_path / "other" / "pass-1.piece").write_bytes(whole)
+    assert foreign.get("pass-1") is None
+    assert foreign.get("pass-0") is not None
 
 
 class Runs:
@@ -81,8 +100,9 @@ class Runs:
 def test_code_hidden_in_a_piece_is_not_run(tmp_path: Path) -> None:
     kept = open_checkpoint(tmp_path / "kept", FACTS)
     trap = tmp_path / "sprung"
-    (tmp_path / "kept" / "pass-0.npz").write_bytes(pickle.dumps(Runs(trap)))
+    (tmp_path / "kept" / "pass-0.piece").write_bytes(pickle.dumps(Runs(trap)))
     np.savez(tmp_path / "kept" / "pass-1.npz", value=np.array([Runs(trap)], dtype=object))
+    (tmp_path / "kept" / "pass-1.npz").rename(tmp_path / "kept" / "pass-1.piece")
     assert kept.get("pass-0") is None
     assert kept.get("pass-1") is None
     assert not trap.exists()
@@ -106,11 +126,11 @@ def test_a_writer_killed_at_any_moment_leaves_whole_pieces(tmp_path: Path) -> No
             time.sleep(moment)
             writer.send_signal(signal.SIGKILL)
         kept = open_checkpoint(tmp_path, {})
-        names = [path.stem for path in tmp_path.glob("pass-*.npz")]
+        names = [path.stem for path in tmp_path.glob("pass-*.piece")]
         for name in names:
             found = kept.get(name)
             assert found is not None
-            assert np.unique(found["value"]).size == 1
+            assert np.unique(found.value["value"]).size == 1
     assert names
 
 

@@ -36,7 +36,7 @@ def small() -> ClassificationWorld:
 def plan(tmp_path: Path, small: ClassificationWorld, monkeypatch: pytest.MonkeyPatch) -> Plan:
     for module in (table1, table2, worlds):
         monkeypatch.setattr(module, "load_world", lambda name, folder: small)
-    monkeypatch.setattr("backcast.evaluators.replicates.FIRST_PASSES", 2)
+    monkeypatch.setattr("backcast.evaluators.replicating.FIRST_PASSES", 2)
     monkeypatch.setattr(table2, "HORIZON", 30)
     monkeypatch.setattr("backcast.experiments.horizon.HORIZON", 45)
     monkeypatch.setattr(table3, "load_campaign", lambda name, folder: campaign(1200))

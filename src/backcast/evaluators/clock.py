@@ -17,8 +17,10 @@ from backcast.engine.clock import ClockPass, clock_pass
 from backcast.engine.events import events_of
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate
+from backcast.evaluators.pool import Material
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.replicates import Material, Outcome, Replicated, binned, lasting_variance, replicated
+from backcast.evaluators.replicated import Replicated, replicated
+from backcast.evaluators.replicates import Outcome, binned, lasting_variance
 from backcast.log import Log
 from backcast.options import at_least, count
 from backcast.reward_models import make_honest

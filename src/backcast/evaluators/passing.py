@@ -10,8 +10,8 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.scoring import fresh_copy, probabilities_of, teach
 from backcast.evaluators.clock import ClockReplay
+from backcast.evaluators.pool import FULL
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.replicates import FULL
 from backcast.evaluators.stationary.target import probability_of
 from backcast.evaluators.trace import Trace, trace
 from backcast.log import Log

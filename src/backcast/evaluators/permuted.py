@@ -13,8 +13,10 @@ from backcast.diagnostics import PermutedDiagnostics
 from backcast.engine.run import Run, Steering
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
+from backcast.evaluators.pool import Material
 from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.replicates import Material, Outcome, Replicated, bin_edges, replicated
+from backcast.evaluators.replicated import Replicated, replicated
+from backcast.evaluators.replicates import Outcome, bin_edges
 from backcast.reward_models import make_honest
 
 __all__ = ["Permuted", "permuted_diagnostics", "permuted_estimate"]

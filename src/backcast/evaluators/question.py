@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
+from backcast.checkpoint import Checkpoint
 from backcast.errors import NeedsStationaryPolicy
 from backcast.estimate import Estimate
 from backcast.log import Log
 from backcast.policies.protocol import is_learning
-from backcast.work import no_progress
+from backcast.work import Terms, no_progress
 
 __all__ = [
     "Evaluator",
@@ -31,7 +32,8 @@ class Question:
     """What would this policy have earned on this log?
 
     ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
-    own default; ``replicates`` is None for none, a number, or "auto". ``on_progress`` is told how many more events are
+    own default; ``replicates`` is None for none, a number, or "auto". ``keep`` holds pieces of work that are done, if
+    they are kept at all; ``time_limit`` is how long one may take. ``on_progress`` is told how many more events are
     done, and may raise :class:`Enough`.
     """
 
@@ -46,6 +48,17 @@ class Question:
     n_jobs: int | None = None
     policy_name: str = ""
     on_progress: Callable[[int], None] = field(default=no_progress)
+    keep: Checkpoint | None = None
+    time_limit: float | None = None
+
+    @property
+    def terms(self) -> Terms:
+        """On what terms its work is done."""
+        return Terms(self.n_jobs, self.time_limit, self.keep, self.on_progress)
+
+    def within(self, name: str) -> Question:
+        """The same for one part of a question, whose pieces of work are kept apart from those of its other parts."""
+        return self if self.keep is None else replace(self, keep=self.keep.within(name))
 
     @property
     def in_memory(self) -> bool:

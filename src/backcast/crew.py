@@ -1,0 +1,218 @@
+"""Who does the work: this process, threads or processes beside it, or a cluster that the caller chose with joblib.
+
+What all pieces share travels once to each worker: joblib maps its arrays from a file for processes of this machine,
+workers of Dask get a copy each, those of Ray read it where it lies in the store of their machine.
+"""
+
+from __future__ import annotations
+
+import os
+import signal
+import threading
+import warnings
+from collections.abc import Callable, Generator, Iterator, Sequence
+from contextlib import contextmanager, nullcontext, suppress
+from functools import cache
+from typing import Any, NamedTuple, TypeAlias
+
+from backcast.errors import PolicyError, WorkError
+
+Results: TypeAlias = Generator[tuple[int, Any], None, None]
+
+__all__ = ["Crew", "Shared", "Task"]
+
+DASK, RAY = "DaskDistributedBackend", "RayBackend"
+GRACE = 20.0  # seconds beyond the limit after which a worker that does not listen is ended
+HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
+
+
+class Shared:
+    """What all pieces of a question share, and where on a cluster it lies."""
+
+    def __init__(self, *values: Any) -> None:
+        self.values = values
+        self._places: dict[str, Any] = {}
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return Shared, self.values
+
+    def handle(self, backend: Any) -> Any:
+        """What to send with a piece so that its worker finds the values."""
+        kind = type(backend).__name__
+        if kind == DASK and kind not in self._places:
+            # to all of them: what only one holds is lost with it
+            self._places[kind] = backend.client.scatter(self, broadcast=True, hash=False)
+        if kind == RAY and kind not in self._places:
+            import ray
+
+            self._places[kind] = ray.put(self)
+        return self._places.get(kind, self)
+
+    def forget(self) -> None:
+        """Send the values anew: workers that held them are gone."""
+        self._places.clear()
+
+
+class Task(NamedTuple):
+    """A piece of work as it is sent out: its place among all, what it is called, and its own arguments."""
+
+    place: int
+    name: str
+    arguments: tuple[Any, ...]
+
+
+class Crew(NamedTuple):
+    """Workers for one kind of work.
+
+    ``n_jobs`` is how many at once (None: as the caller's ``joblib.parallel_config`` says, else one); ``threads`` says
+    that the work lets go of the interpreter's lock; ``time_limit`` is in seconds for a piece; ``one_by_one`` says that
+    each result is wanted as soon as it is there.
+    """
+
+    n_jobs: int | None = None
+    threads: bool = False
+    time_limit: float | None = None
+    one_by_one: bool = False
+
+    def results(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
+        """Place and result of every task, as they are done."""
+        from joblib.parallel import get_active_backend
+
+        backend, context_jobs = get_active_backend()
+        kind = type(backend).__name__
+        # a whole cluster is what whoever chose it wants; joblib's own default is one worker for Ray, all for Dask
+        n_jobs = -1 if kind == RAY and self.n_jobs is None and context_jobs in (None, 1) else self.n_jobs
+        if kind not in (DASK, RAY) and _at_once(n_jobs) == 1:
+            return self._here(function, shared, tasks)
+        if kind == RAY:
+            return self._by_handfuls(function, shared, tasks, backend, n_jobs)
+        return self._streamed(function, shared, tasks, backend, n_jobs)
+
+    def _here(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
+        for task in tasks:
+            yield _done(os.getpid(), function, shared, task, self.time_limit)
+
+    def _streamed(
+        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None
+    ) -> Results:
+        outcomes = self._parallel(n_jobs, "generator_unordered")(self._calls(function, shared, tasks, backend))
+        try:
+            # not "yield from", which would close the outcomes before we are asked
+            for outcome in outcomes:  # noqa: UP028
+                yield outcome
+        finally:
+            # work that is no longer wanted is let go; joblib would warn that it was in vain
+            with warnings.catch_warnings():
+                warnings.simplefilter("ignore", UserWarning)
+                outcomes.close()
+
+    def _by_handfuls(
+        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None
+    ) -> Results:
+        """For engines that give results back all together."""
+        size = _at_once(n_jobs) * (1 if self.one_by_one else HANDFUL)
+        with self._parallel(n_jobs, "list") as parallel:
+            for start in range(0, len(tasks), size):
+                yield from parallel(self._calls(function, shared, tasks[start : start + size], backend))
+
+    def _parallel(self, n_jobs: int | None, return_as: str) -> Any:
+        from joblib import Parallel
+
+        # threads cannot be ended from outside, so a limit takes processes
+        options: dict[str, Any] = {"prefer": "threads" if self.threads and self.time_limit is None else None}
+        if self.one_by_one or self.time_limit is not None:
+            options["batch_size"] = 1
+        if self.time_limit is not None:
+            # none waits in line, so all that are out are at work
+            options |= {"timeout": self.time_limit + GRACE, "pre_dispatch": "n_jobs"}
+        return Parallel(n_jobs=n_jobs, return_as=return_as, **options)
+
+    def _calls(
+        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any
+    ) -> Iterator[Any]:
+        from joblib import delayed
+
+        asker, handle = os.getpid(), shared.handle(backend)
+        return (delayed(_done)(asker, function, handle, task, self.time_limit) for task in tasks)
+
+
+def _at_once(n_jobs: int | None) -> int:
+    from joblib import effective_n_jobs
+
+    count: Any = effective_n_jobs  # None, which it takes, is missing from its type
+    return int(count(n_jobs))
+
+
+def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: float | None) -> tuple[int, Any]:
+    """One piece, by whoever it was sent to."""
+    values = _values(handle)
+    elsewhere = os.getpid() != asker
+    if elsewhere:
+        # Ctrl-C reaches all processes of a terminal; whoever asked decides what becomes of the work
+        with suppress(ValueError):  # some clusters work in threads, which signals do not reach
+            signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with _one_thread() if elsewhere else nullcontext(), _limited(limit, task.name):
+            return task.place, function(*values, *task.arguments)
+    except PolicyError as problem:
+        raise type(problem)(f"{problem} ({task.name})") from problem.__cause__
+
+
+def _values(handle: Any) -> tuple[Any, ...]:
+    if isinstance(handle, Shared):
+        return handle.values
+    import ray
+
+    found: Shared = ray.get(handle)
+    return found.values
+
+
+def _one_thread() -> Any:
+    """Linear algebra in one thread: the pieces have the cores, and sums come out alike wherever they are taken."""
+    return _libraries().limit(limits=1)
+
+
+@cache
+def _libraries() -> Any:
+    from threadpoolctl import ThreadpoolController
+
+    return ThreadpoolController()
+
+
+class _OutOfTime(BaseException):
+    """Not an Exception, so that a policy that catches those does not catch this."""
+
+
+@contextmanager
+def _limited(seconds: float | None, name: str) -> Iterator[None]:
+    """Interrupt Python code after so many seconds; compiled code is interrupted when it returns.
+
+    Signals reach the main thread of a process alone; elsewhere it is for whoever waits for the result to lose patience.
+    """
+    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+        yield
+        return
+
+    def ring(number: int, frame: Any) -> None:
+        raise _OutOfTime
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, seconds)
+    try:
+        yield
+    except _OutOfTime:
+        raise out_of_time(name, seconds) from None
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0.0)
+        signal.signal(signal.SIGALRM, before)
+
+
+def out_of_time(name: str, seconds: float) -> WorkError:
+    """The error for a piece that took too long.
+
+    >>> out_of_time("pass 3", 2)
+    WorkError('pass 3 took longer than time_limit = 2 seconds; does the policy hang? Mend it, or allow more time')
+    """
+    return WorkError(
+        f"{name} took longer than time_limit = {seconds:g} seconds; does the policy hang? Mend it, or allow more time"
+    )

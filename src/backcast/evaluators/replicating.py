@@ -1,0 +1,141 @@
+"""How many replicates, of what, and when there are enough: passes over the whole log, then subsets of groups."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from backcast.arrays import FloatArray
+from backcast.errors import Enough, HorizonNotReached, OptionError
+from backcast.evaluators.pool import GROUPING, Groups, Material, Pool, Replicable
+from backcast.evaluators.question import Question, stopped_note
+from backcast.evaluators.replicates import LEAST_SUBSETS, Outcome, Replicates
+from backcast.intervals.jackknife import GroupJackknife, group_influence
+
+__all__ = ["SubsetsTooShort", "first_passes", "replicate_all"]
+
+FIRST_PASSES, MOST_PASSES = 16, 96
+MOST_BATCHES = 3
+SMALL_SHARE = 0.1
+NOISY_SHARE = 0.5
+
+TOO_SHORT = (
+    "subsets of the log are too short for {} rounds, so no standard error can be given; ask for a shorter horizon, or "
+    "give a longer log"
+)
+
+
+class SubsetsTooShort(HorizonNotReached):
+    """The whole log reaches the horizon, parts of it do not."""
+
+
+def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[Any], material: Material) -> Replicates:
+    """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
+    if not isinstance(question.interval, GroupJackknife | None):
+        raise OptionError(
+            f"{type(question.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+        )
+    method = question.interval or GroupJackknife()
+    passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
+    pool = Pool(evaluator, policies, material, question, Groups.of(len(material.log), method.groups, question.seed))
+    full = pool.passes(range(passes))
+    for row in full:
+        short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
+        if short:
+            raise evaluator.failure(material, max(short))
+    found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
+    with suppress(Enough):
+        found = _with_subsets(pool, found, method, replicates)
+    return _partial(found, passes, replicates) if pool.stopped else found
+
+
+def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
+    """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
+    taken = method.taken or _taken(pool, method.groups)
+    if taken is None:
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    drawn, subset = _subset_batch(pool, method.groups, taken, range(replicates))
+    found = replace(found, subset=subset, member=drawn)
+    if not (found.tells_errors or pool.stopped):
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    return _refined(pool, found, taken) if pool.question.replicates == "auto" else found
+
+
+def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
+    """The same with a note of what was done."""
+    whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
+    done = f"{whole} passes over the log and {subsets} replicates"
+    too_few = "" if found.tells_errors else " Too few for a standard error: there is the value alone."
+    return replace(found, notes=(stopped_note(done) + too_few,))
+
+
+def _of(done: int, planned: int) -> str:
+    # more than at first planned: how many there would have been in the end nobody knows
+    return f"{done} of {planned}" if done < planned else f"{done}"
+
+
+def first_passes(replicates: int | str | None) -> int:
+    """How many passes over the whole log come first."""
+    return max(4, min(40, replicates // 8)) if isinstance(replicates, int) else FIRST_PASSES
+
+
+def _first_replicates(question: Question, method: GroupJackknife) -> int:
+    if not isinstance(question.replicates, int):
+        return 10 * method.groups
+    if question.replicates < LEAST_SUBSETS * method.groups:
+        raise OptionError(
+            f"replicates is {question.replicates}; the jackknife over {method.groups} groups needs at least "
+            f"{LEAST_SUBSETS * method.groups}, and {10 * method.groups} to be steady"
+        )
+    return question.replicates
+
+
+def _taken(pool: Pool, total: int) -> int | None:
+    """The fewest groups, from a quarter on, whose pilot serves every policy; else the most that reach the horizon.
+
+    None where not even five sixths of the log reach it.
+    """
+    longest = None
+    for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+        pilots = pool.pilot(taken)
+        if not any(math.isnan(outcome.value) for outcome in pilots):
+            longest = taken
+            if all(pool.evaluator.acceptable(outcome) for outcome in pilots):
+                break
+    return longest
+
+
+def _subset_batch(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> tuple[FloatArray, list[list[Outcome]]]:
+    chosen, member = [], []
+    for number in numbers:
+        rng = np.random.default_rng(np.random.SeedSequence(pool.question.seed, spawn_key=(GROUPING, number)))
+        own = rng.choice(total, taken, replace=False)
+        member.append(np.isin(np.arange(total), own).astype(np.float64))
+        chosen.append((number, own.tolist()))
+    rows = pool.subsets(chosen)
+    kept = [i for i, row in enumerate(rows) if not any(math.isnan(outcome.value) for outcome in row)]
+    return np.array(member)[kept], [rows[i] for i in kept]
+
+
+def _refined(pool: Pool, found: Replicates, taken: int) -> Replicates:
+    """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
+    total, size = found.member.shape[1], found.member.shape[0]
+    for batch in range(1, MOST_BATCHES):
+        if pool.stopped:
+            return found
+        if group_influence(found.subset_values(), found.member).noise_share <= NOISY_SHARE:
+            break
+        member, more = _subset_batch(pool, total, taken, range(batch * size, (batch + 1) * size))
+        found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
+    while len(found.full) < MOST_PASSES and not pool.stopped:
+        sampling, monte_carlo = found.covariance()
+        if (np.diag(monte_carlo) <= SMALL_SHARE * np.diag(sampling)).all():
+            break
+        more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
+        found = replace(found, full=found.full + more)
+    return found
