@@ -27,6 +27,7 @@ if TYPE_CHECKING:
         OptionError,
         PolicyError,
         SourceError,
+        WorkError,
     )
     from backcast.estimate import Estimate, Interval, LearningCurve
     from backcast.evaluation import evaluate
@@ -113,6 +114,7 @@ _HOMES = {
         "OptionError",
         "PolicyError",
         "SourceError",
+        "WorkError",
     ),
     "backcast.choosing": ("DriftWarning",),
     "backcast.comparison": ("Comparison", "Difference", "compare"),
@@ -282,6 +284,7 @@ __all__ = [
     "TheoremTwo",
     "Trace",
     "Uniform",
+    "WorkError",
     "WorstCase",
     "check",
     "checks",

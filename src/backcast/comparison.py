@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from itertools import combinations
+from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -23,6 +24,7 @@ from backcast.evaluators.permuted import Permuted, permuted_diagnostics
 from backcast.evaluators.question import Question, stopped_note
 from backcast.evaluators.replicated import Replicated, replicated_from
 from backcast.evaluators.replicating import replicate_all
+from backcast.identity import kept_in
 from backcast.plain import from_plain, to_plain
 
 __all__ = ["Comparison", "Difference", "compare"]
@@ -125,6 +127,8 @@ def compare(
     replicates: int | str = "auto",
     exchangeable: bool | None = None,
     n_jobs: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare policies on the same log: same groups, same randomness, so that what they share cancels out.
@@ -145,9 +149,11 @@ def compare(
     if len(policies) < 2:
         raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
     for policy in policies.values():
-        check_question(policy, level, horizon, seed)
-    question = Question(log, None, reward_model, horizon, None, level, seed, replicates=replicates, n_jobs=n_jobs)
+        check_question(policy, level, horizon, seed, time_limit)
+    terms: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit}
+    question = Question(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
     chosen, question, notes = sure_of_evaluator(evaluator, question, list(policies.values()), exchangeable)
+    question = kept_in(checkpoint, question, chosen, {f"policy {name!r}": one for name, one in policies.items()})
     with showing_progress(log, progress) as tell:
         question = replace(question, on_progress=tell)
         if isinstance(chosen, ClockReplay):
@@ -185,8 +191,9 @@ def _paired(
 def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
     """Policies one after another; paired event by event where every estimate knows what its events add to it."""
     estimates: dict[str, Estimate] = {}
-    for name, policy in policies.items():
-        own = replace(question, policy=policy, policy_name=named_policy(policy), replicates=None)
+    for place, (name, policy) in enumerate(policies.items()):
+        own = question.within(f"policy-{place}")
+        own = replace(own, policy=policy, policy_name=named_policy(policy), replicates=None)
         try:
             estimates[name] = answer_with(evaluator, own)
         except Enough:

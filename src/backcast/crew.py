@@ -15,7 +15,10 @@ from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from backcast.errors import PolicyError, WorkError
+from backcast.log import Log
 
 Results: TypeAlias = Generator[tuple[int, Any], None, None]
 
@@ -23,6 +26,7 @@ __all__ = ["Crew", "Shared", "Task"]
 
 DASK, RAY = "DaskDistributedBackend", "RayBackend"
 GRACE = 20.0  # seconds beyond the limit after which a worker that does not listen is ended
+MAPPED = 1 << 16  # bytes from which processes of this machine map an array instead of getting a copy with every piece
 HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
 
 
@@ -32,9 +36,10 @@ class Shared:
     def __init__(self, *values: Any) -> None:
         self.values = values
         self._places: dict[str, Any] = {}
+        self._hands: Any = None
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return Shared, self.values
+        return _arrived, self.values
 
     def handle(self, backend: Any) -> Any:
         """What to send with a piece so that its worker finds the values."""
@@ -48,9 +53,33 @@ class Shared:
             self._places[kind] = ray.put(self)
         return self._places.get(kind, self)
 
-    def forget(self) -> None:
-        """Send the values anew: workers that held them are gone."""
+    def hands(self, hire: Callable[[], Any]) -> Any:
+        """Workers that stay for all the work on these values, hired when they are first needed."""
+        if self._hands is None:
+            self._hands = hire().__enter__()
+        return self._hands
+
+    def close(self) -> None:
+        """Let workers go, and forget where the values lie: they are sent anew to whoever works on them next."""
         self._places.clear()
+        if self._hands is not None:
+            hands, self._hands = self._hands, None
+            hands.__exit__(None, None, None)
+
+
+def _arrived(*values: Any) -> Shared:
+    """The same in another process, arrays laid as compiled code wants them: in a message they may begin anywhere."""
+    return Shared(*map(_aligned, values))
+
+
+def _aligned(value: Any) -> Any:
+    if isinstance(value, np.ndarray):
+        return np.require(value, requirements=["A"])
+    if isinstance(value, Log):
+        return value.replace(**{name: _aligned(getattr(value, name)) for name in Log.COLUMNS})
+    if isinstance(value, tuple) and hasattr(value, "_fields"):
+        return type(value)(*map(_aligned, value))
+    return value
 
 
 class Task(NamedTuple):
@@ -109,17 +138,19 @@ class Crew(NamedTuple):
     def _by_handfuls(
         self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None
     ) -> Results:
-        """For engines that give results back all together."""
+        """For engines that give results back all together, and whose workers take long to start."""
         size = _at_once(n_jobs) * (1 if self.one_by_one else HANDFUL)
-        with self._parallel(n_jobs, "list") as parallel:
-            for start in range(0, len(tasks), size):
-                yield from parallel(self._calls(function, shared, tasks[start : start + size], backend))
+        hands = shared.hands(lambda: self._parallel(n_jobs, "list"))
+        for start in range(0, len(tasks), size):
+            yield from hands(self._calls(function, shared, tasks[start : start + size], backend))
 
     def _parallel(self, n_jobs: int | None, return_as: str) -> Any:
         from joblib import Parallel
 
+        # arrays in a file are mapped so that they count as writable, else every pass would copy them
+        options: dict[str, Any] = {"mmap_mode": "c", "max_nbytes": MAPPED}
         # threads cannot be ended from outside, so a limit takes processes
-        options: dict[str, Any] = {"prefer": "threads" if self.threads and self.time_limit is None else None}
+        options["prefer"] = "threads" if self.threads and self.time_limit is None else None
         if self.one_by_one or self.time_limit is not None:
             options["batch_size"] = 1
         if self.time_limit is not None:

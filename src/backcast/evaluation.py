@@ -7,6 +7,7 @@ from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
 from itertools import pairwise
+from os import PathLike
 from typing import Any
 
 import numpy as np
@@ -17,8 +18,9 @@ from backcast.estimate import POLICY_VALUE, Estimate, Interval
 from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.passing import can_be_seen, passage_of
 from backcast.evaluators.question import Evaluator, Question
+from backcast.identity import kept_in
 from backcast.intervals.segments import Segments, student_interval
-from backcast.options import count
+from backcast.options import at_least, count
 from backcast.policies.protocol import LogPolicy, Policy
 from backcast.work import no_progress
 
@@ -38,6 +40,8 @@ def evaluate(
     replicates: int | str | None = "default",
     exchangeable: bool | None = None,
     n_jobs: int | None = None,
+    checkpoint: str | PathLike[str] | None = None,
+    time_limit: float | None = None,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
     """Say what a policy would have earned on a log.
@@ -68,7 +72,14 @@ def evaluate(
         Whether the order of the log means nothing (a fixed logger, no drift): True lets "auto" permute it, False keeps
         its order, None looks for drift and warns of it.
     n_jobs
-        Replicates run at once; the answer does not depend on it.
+        Replicates run at once, -1 for one a core; None for one, or for what ``joblib.parallel_config`` says, be it a
+        cluster. The answer does not depend on it.
+    checkpoint
+        A folder in which finished replicates are kept. The same question asked again goes on from there; another one
+        is refused.
+    time_limit
+        Seconds that one replicate may take, after which the run ends with a :class:`backcast.WorkError`; None for any
+        time.
     progress
         True for a progress bar, or a function that is told how many more events are done. It may raise
         :class:`backcast.Enough`: the answer then comes from what is done, and a note says so.
@@ -82,7 +93,7 @@ def evaluate(
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
     """
-    check_question(policy, level, horizon, seed)
+    check_question(policy, level, horizon, seed, time_limit)
     question = Question(
         log=log,
         policy=policy,
@@ -93,9 +104,11 @@ def evaluate(
         seed=seed,
         replicates=_replicates(replicates),
         n_jobs=n_jobs,
+        time_limit=time_limit,
         policy_name=named_policy(policy),
     )
     chosen, question, why = sure_of_evaluator(evaluator, question, [policy], exchangeable)
+    question = kept_in(checkpoint, question, chosen, {"policy": policy})
     with showing_progress(log, progress) as tell:
         answer = answer_with(chosen, replace(question, on_progress=tell))
     return replace(answer, notes=(*why, *answer.notes))
@@ -140,7 +153,9 @@ def _replicates(asked: int | str | None) -> int | str | None:
     return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
-def check_question(policy: Any, level: float, horizon: int | None, seed: int = 0) -> None:
+def check_question(
+    policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
+) -> None:
     """Refuse what makes no sense before any work is done."""
     if isinstance(policy, type):
         raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
@@ -151,6 +166,8 @@ def check_question(policy: Any, level: float, horizon: int | None, seed: int = 0
     if horizon is not None:
         count("horizon", horizon)
     count("seed", seed, 0)
+    if time_limit is not None:
+        at_least("time_limit", time_limit, 0.0, strict=True)
 
 
 def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
@@ -160,10 +177,11 @@ def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -
     edges = np.linspace(0, len(question.log), segments.count + 1).astype(np.int64)
     if (np.diff(edges) < 1).any():
         raise EvaluationError(f"{len(question.log)} events cannot be cut into {segments.count} segments; use fewer")
-    whole = evaluator.answer(replace(question, interval=None))
+    whole = evaluator.answer(replace(question.within("whole"), interval=None))
     parts = []
     for number, (start, end) in enumerate(pairwise(edges)):
-        own = replace(question, log=question.log[start:end], interval=None, seed=question.seed + 1 + number)
+        own = question.within(f"segment-{number}")
+        own = replace(own, log=question.log[start:end], interval=None, seed=question.seed + 1 + number)
         try:
             parts.append(evaluator.answer(own).value)
         except HorizonNotReached as failure:

@@ -67,6 +67,8 @@ class Log:
     array([0.25])
     """
 
+    COLUMNS = ("_contexts", "_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
+
     __slots__ = (
         "_actions",
         "_available",

@@ -146,7 +146,7 @@ def _new_results(
                     f"workers died {deaths} times in a row while doing {jobs[missing[0]].name} and what came with it; "
                     "most likely memory ran out: use fewer at once (n_jobs), or a shorter log"
                 ) from problem
-            shared.forget()
+            shared.close()
         finally:
             results.close()
 

@@ -40,7 +40,7 @@ PROMISED = {
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
         BackcastError ColumnError DriftWarning Enough EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
-        NeedsUniformLog OptionError PolicyError SourceError
+        NeedsUniformLog OptionError PolicyError SourceError WorkError
     """,
     "modules": "checks",
 }

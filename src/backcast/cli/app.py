@@ -110,7 +110,9 @@ EVALUATE_EXAMPLE = (
 )
 
 
-@command(app, (*o.LOG, *o.RUN, *o.OUTPUT), epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml"))
+@command(
+    app, (*o.LOG, *o.RUN, *o.WORK, *o.OUTPUT), epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml")
+)
 def evaluate(words: Words) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
@@ -136,7 +138,9 @@ COMPARE_EXAMPLE = (
 PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 
 
-@command(app, (*o.LOG, *PAIRED, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml"))
+@command(
+    app, (*o.LOG, *PAIRED, *o.WORK, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml")
+)
 def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run

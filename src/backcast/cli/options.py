@@ -10,7 +10,7 @@ import typer
 
 from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, Registry
 
-__all__ = ["JSON", "KEYS", "LOG", "OUTPUT", "PLANNING", "QUIET", "RUN", "Kind", "Option", "annotated"]
+__all__ = ["JSON", "KEYS", "LOG", "OUTPUT", "PLANNING", "QUIET", "RUN", "WORK", "Kind", "Option", "annotated"]
 
 
 @dataclass(frozen=True)
@@ -223,6 +223,30 @@ RUN = _panel(
     ),
     Option("jobs", COUNT, "Replicates run at once; the answer does not depend on it.", "1", least=1, metavar="N"),
 )
+WORK = _panel(
+    "Where the work is done",
+    Option(
+        "engine",
+        TEXT,
+        "local; dask or ray for a cluster (pip install 'backcast[dask]', 'backcast[ray]'). The answer does not depend "
+        "on it.",
+        "local",
+        metavar="ENGINE",
+    ),
+    Option(
+        "scheduler",
+        TEXT,
+        "Address of the cluster, such as tcp://HOST:8786 for Dask; a Ray of its own on this machine if not given.",
+        metavar="ADDRESS",
+    ),
+    Option(
+        "checkpoint",
+        TEXT,
+        "Folder in which finished replicates are kept: the same command started again goes on from there.",
+        metavar="DIR",
+    ),
+    Option("time_limit", NUMBER, "Seconds that one replicate may take; any time if not given.", metavar="SECONDS"),
+)
 OUTPUT = _panel(
     "Files to write",
     Option("report", TEXT, "Write an HTML report to this file.", metavar="FILE"),
@@ -252,7 +276,7 @@ PLANNING = _panel(
     Option("agreement", NUMBER, "Likewise: share of decisions in which the two policies agree.", "0", metavar="NUMBER"),
     Option("run_sd", NUMBER, "Likewise: spread of a policy's average reward over live runs.", "0", metavar="NUMBER"),
 )
-KEYS = {option.key: option for option in (*LOG, *RUN, *OUTPUT, *PLANNING)}
+KEYS = {option.key: option for option in (*LOG, *RUN, *WORK, *OUTPUT, *PLANNING)}
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 QUIET = Annotated[bool, typer.Option("--quiet", help="No progress, verdict or notes.")]

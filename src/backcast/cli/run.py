@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
@@ -10,6 +11,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
+from backcast.cli.engines import Engine
 from backcast.cli.progress import Bar, progress_bar
 from backcast.cli.settings import Settings
 from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build, build_from
@@ -96,6 +98,20 @@ class Asked:
 
     evaluator: Any = "auto"
     options: Mapping[str, Any] = field(default_factory=dict)
+    engine: Engine = field(default_factory=Engine)
+    checkpoint: Path | None = None
+
+    def kept(self, name: str) -> Path | None:
+        """Where finished work under this name is kept: a folder of its own in the checkpoint's.
+
+        >>> Asked(checkpoint=Path("kept")).kept("linucb:alpha=0.3")
+        PosixPath('kept/linucb-alpha-0.3-4d1dee85')
+        """
+        if self.checkpoint is None:
+            return None
+        # names that differ in signs alone are told apart by the digest
+        plain = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip(".-")[:40]
+        return self.checkpoint / f"{plain}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
     def passes(self, policies: Iterable[Any]) -> int:
         """How many times the log is gone through, about, for a progress bar."""
@@ -118,20 +134,25 @@ def asked_from(settings: Settings, *, paired: bool) -> Asked:
     """What the settings ask of ``evaluate``, or of ``compare`` if paired; words are checked before a file is read."""
     text = settings.get("evaluator", "auto")
     evaluator = text if text == "auto" else build(text, EVALUATORS, settings.folder)
+    engine = Engine(settings.get("engine", "local"), settings.get("scheduler"))
+    folder = settings.get("checkpoint")
+    work: dict[str, Any] = {"engine": engine, "checkpoint": None if folder is None else Path(folder)}
     options = {
         "horizon": settings.get("horizon"),
         "level": settings.get("level", 0.95),
         "seed": settings.get("seed", 0),
-        "n_jobs": settings.get("jobs", 1),
+        # a cluster is asked for whole; on this machine others work too, so one core is taken unless more are asked for
+        "n_jobs": settings.get("jobs", 1 if engine.is_local else None),
+        "time_limit": settings.get("time_limit"),
         "exchangeable": settings.get("exchangeable"),
         "replicates": make_replicates(settings.get("replicates"), "auto" if paired else "default"),
     }
     if not paired:
         words = settings.get("interval")
-        return Asked(evaluator, {**options, "interval": words and build(words, INTERVALS, settings.folder)})
+        return Asked(evaluator, {**options, "interval": words and build(words, INTERVALS, settings.folder)}, **work)
     if options["replicates"] is None:
         raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
-    return Asked(evaluator, options)
+    return Asked(evaluator, options, **work)
 
 
 def policies_from(settings: Settings, least: int = 1) -> dict[str, Any]:
@@ -192,14 +213,16 @@ def run_evaluations(log: Log, policies: Mapping[str, Any], asked: Asked, *, quie
     import backcast as bc
 
     estimates: dict[str, Estimate] = {}
-    with _watched(log, asked.passes(policies.values()), len(policies), quiet=quiet) as (bar, stop):
+    with (
+        asked.engine.at_work(),
+        _watched(log, asked.passes(policies.values()), len(policies), quiet=quiet) as (bar, stop),
+    ):
         for name, policy in policies.items():
             bar.begin(name)
             try:
                 stop.check()
-                estimates[name] = bc.evaluate(
-                    log, policy, asked.evaluator, progress=_telling(bar, stop), **asked.options
-                )
+                watched: dict[str, Any] = {"progress": _telling(bar, stop), "checkpoint": asked.kept(name)}
+                estimates[name] = bc.evaluate(log, policy, asked.evaluator, **watched, **asked.options)
             except bc.Enough:
                 break
     return estimates
@@ -209,9 +232,10 @@ def run_comparison(log: Log, policies: Mapping[str, Any], asked: Asked, *, quiet
     """The policies compared, with a progress bar."""
     import backcast as bc
 
-    with _watched(log, asked.passes(policies.values()), 1, quiet=quiet) as (bar, stop):
+    with asked.engine.at_work(), _watched(log, asked.passes(policies.values()), 1, quiet=quiet) as (bar, stop):
         bar.begin(f"{len(policies)} policies")
-        return bc.compare(log, policies, asked.evaluator, progress=_telling(bar, stop), **asked.options)
+        watched: dict[str, Any] = {"progress": _telling(bar, stop), "checkpoint": asked.kept("comparison")}
+        return bc.compare(log, policies, asked.evaluator, **watched, **asked.options)
 
 
 def _telling(bar: Bar, stop: Stop) -> Callable[[int], None]:

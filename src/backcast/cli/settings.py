@@ -15,7 +15,7 @@ from backcast.errors import OptionError, SourceError
 
 __all__ = ["Settings", "is_run_file", "read_run_file", "settled"]
 
-PATHS = ("log", "report", "out")
+PATHS = ("log", "report", "out", "checkpoint")
 
 
 @dataclass(frozen=True)

@@ -18,12 +18,12 @@ from backcast.engine.events import events_of
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate
 from backcast.evaluators.pool import Material
-from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.predictions import honest_predictions
+from backcast.evaluators.question import Question
 from backcast.evaluators.replicated import Replicated, replicated
 from backcast.evaluators.replicates import Outcome, binned, lasting_variance
 from backcast.log import Log
 from backcast.options import at_least, count
-from backcast.reward_models import make_honest
 
 __all__ = ["ClockReplay", "ClockTrace", "clock_diagnostics"]
 
@@ -90,7 +90,7 @@ class ClockReplay:
         """The events with their predictions; a horizon that the log supports with ease where none is given."""
         if not question.in_memory:
             raise EvaluationError("ClockReplay needs the log in memory; read it with read_log, or use DRns on a stream")
-        log, predicted = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
+        log, predicted = honest_predictions(question)
         horizon = question.horizon
         if horizon is None:
             horizon = self._supported(question, log, predicted)

@@ -148,7 +148,7 @@ def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
     found: list[tuple[float, Estimate]] = []
     for q in GRID:
         try:
-            found.append((q, replace(evaluator, q=q).answer(question)))
+            found.append((q, replace(evaluator, q=q).answer(question.within(f"q-{q:g}"))))
         except HorizonNotReached as failure:
             short = failure
         except Enough:

@@ -14,10 +14,10 @@ from backcast.engine.run import Run, Steering
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.pool import Material
-from backcast.evaluators.question import Question, Streams
+from backcast.evaluators.predictions import honest_predictions
+from backcast.evaluators.question import Question
 from backcast.evaluators.replicated import Replicated, replicated
 from backcast.evaluators.replicates import Outcome, bin_edges
-from backcast.reward_models import make_honest
 
 __all__ = ["Permuted", "permuted_diagnostics", "permuted_estimate"]
 
@@ -53,7 +53,7 @@ class Permuted:
         """The events with their predictions; permutations make sense only for a horizon."""
         if not question.in_memory:
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
-        log, predicted = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
+        log, predicted = honest_predictions(question)
         return Material(log, predicted, self.horizon)
 
     def replicate(

@@ -102,6 +102,10 @@ class Pool:
     def __post_init__(self) -> None:
         self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.question.seed)
 
+    def close(self) -> None:
+        """Let the workers go."""
+        self._shared.close()
+
     def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
         """Passes over the whole log, for each policy."""
         events = len(self.material.log)

@@ -12,11 +12,24 @@ from backcast.arrays import FloatArray
 from backcast.errors import OptionError
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
-from backcast.reward_models import Fitted, RewardModel, Split, make_honest
+from backcast.reward_models import Fitted, HonestPredictions, RewardModel, Split, make_honest
 
-__all__ = ["HEAD_ROWS", "predicted_parts"]
+__all__ = ["HEAD_ROWS", "honest_predictions", "predicted_parts"]
 
 HEAD_ROWS = 100_000
+PIECE = "predictions"
+
+
+def honest_predictions(question: Question) -> HonestPredictions:
+    """The events of a log in memory with predictions for them; kept with the work that is done, once they are there."""
+    kept = None if question.keep is None else question.keep.get(PIECE)
+    if kept is not None:
+        return HonestPredictions(question.log, kept.value)
+    found = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
+    # a model that gave up events to learn from them has another log; fitting it again finds the same ones
+    if question.keep is not None and found.log is question.log and len(found.predicted) > 1:
+        question.keep.put(PIECE, found.predicted)
+    return found
 
 
 def predicted_parts(question: Question, streams: Streams) -> Iterator[tuple[Log, FloatArray]]:

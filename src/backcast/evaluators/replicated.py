@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from contextlib import closing
 from typing import NamedTuple
 
 import numpy as np
@@ -86,8 +87,9 @@ def replicated_from(found: Replicates, policy: int, question: Question) -> Repli
 
 
 def _value_alone(evaluator: Replicable, question: Question, material: Material) -> Replicated:
-    pool, planned = Pool(evaluator, [question.policy], material, question), first_passes(None)
-    outcomes = [row[0] for row in pool.passes(range(planned))]
+    planned = first_passes(None)
+    with closing(Pool(evaluator, [question.policy], material, question)) as pool:
+        outcomes = [row[0] for row in pool.passes(range(planned))]
     short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
     if short:
         raise evaluator.failure(material, max(short))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
-from contextlib import suppress
+from contextlib import closing, suppress
 from dataclasses import replace
 from typing import Any
 
@@ -42,16 +42,17 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
         )
     method = question.interval or GroupJackknife()
     passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
-    pool = Pool(evaluator, policies, material, question, Groups.of(len(material.log), method.groups, question.seed))
-    full = pool.passes(range(passes))
-    for row in full:
-        short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
-        if short:
-            raise evaluator.failure(material, max(short))
-    found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
-    with suppress(Enough):
-        found = _with_subsets(pool, found, method, replicates)
-    return _partial(found, passes, replicates) if pool.stopped else found
+    groups = Groups.of(len(material.log), method.groups, question.seed)
+    with closing(Pool(evaluator, policies, material, question, groups)) as pool:
+        full = pool.passes(range(passes))
+        for row in full:
+            short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
+            if short:
+                raise evaluator.failure(material, max(short))
+        found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
+        with suppress(Enough):
+            found = _with_subsets(pool, found, method, replicates)
+        return _partial(found, passes, replicates) if pool.stopped else found
 
 
 def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
