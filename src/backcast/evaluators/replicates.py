@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
@@ -79,14 +80,31 @@ class Replicates:
         return _at_least_floor(sampling, self._floors()), monte_carlo
 
     def gap_variance(self, a: int, b: int) -> tuple[float, float]:
-        """Variance of the difference of two values: over logs, no less than its floor, and of its Monte-Carlo error."""
+        """Variance of the difference of two values: over logs, no less than its floor, and of its Monte-Carlo error.
+
+        Where policies nearly agree, the noise of the replicates is most of what their difference shows; the variance
+        over logs is then given with its doubt on top, lest an interval be too short by luck.
+        """
         subset = self.subset_values()
-        gap = (subset[:, a] - subset[:, b])[:, None]
-        sampling = float(group_influence(gap, self.member).covariance[0, 0])
+        found = group_influence((subset[:, a] - subset[:, b])[:, None], self.member)
+        sampling = float(found.covariance[0, 0] + found.doubt[0])
         apart = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)
         return max(sampling, lasting_variance(apart) / self.events), monte_carlo
+
+    def noise_share(self) -> float:
+        """The largest share of replicates' noise in what values, or differences of two, show over subsets."""
+        subset = self.subset_values()
+        gaps = [(subset[:, a] - subset[:, b])[:, None] for a, b in combinations(range(subset.shape[1]), 2)]
+        return max(group_influence(each, self.member).noise_share for each in (subset, *gaps))
+
+    def is_settled(self, share: float) -> bool:
+        """Whether Monte-Carlo variance is at most this share of that over logs, for values and differences of two."""
+        sampling, monte_carlo = self.covariance()
+        gaps = (self.gap_variance(a, b) for a, b in combinations(range(len(sampling)), 2))
+        values = zip(np.diag(sampling), np.diag(monte_carlo), strict=True)
+        return all(noise <= share * variance for variance, noise in (*values, *gaps))
 
     def _floors(self) -> FloatArray:
         """The variance that events bring in as they are valued; which of them become history adds to it."""

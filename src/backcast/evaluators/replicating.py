@@ -15,7 +15,7 @@ from backcast.errors import Enough, HorizonNotReached, OptionError
 from backcast.evaluators.pool import GROUPING, Groups, Material, Pool, Replicable
 from backcast.evaluators.question import Question, stopped_note
 from backcast.evaluators.replicates import LEAST_SUBSETS, Outcome, Replicates
-from backcast.intervals.jackknife import GroupJackknife, group_influence
+from backcast.intervals.jackknife import GroupJackknife
 
 __all__ = ["SubsetsTooShort", "first_passes", "replicate_all"]
 
@@ -129,13 +129,12 @@ def _refined(pool: Pool, found: Replicates, taken: int) -> Replicates:
     for batch in range(1, MOST_BATCHES):
         if pool.stopped:
             return found
-        if group_influence(found.subset_values(), found.member).noise_share <= NOISY_SHARE:
+        if found.noise_share() <= NOISY_SHARE:
             break
         member, more = _subset_batch(pool, total, taken, range(batch * size, (batch + 1) * size))
         found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
     while len(found.full) < MOST_PASSES and not pool.stopped:
-        sampling, monte_carlo = found.covariance()
-        if (np.diag(monte_carlo) <= SMALL_SHARE * np.diag(sampling)).all():
+        if found.is_settled(SMALL_SHARE):
             break
         more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
         found = replace(found, full=found.full + more)

@@ -34,9 +34,9 @@ def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
     With ``N_bg`` in {0, 1} the presence of group g in replicate b, s groups of G in each, and
     ``C_g = mean_b (N_bg - s/G)(theta_b - mean theta)``, the covariance is
     ``(G-1)/G (G/(G-s))^2 [sum_g C_g C_g' - s(G-s)/G v/B]``, where v is the covariance of the replicates (infinitesimal
-    jackknife for subsampling without replacement, Wager & Athey 2018, on groups of events). The noise that is taken off is
-    a mean; the noise itself is a sum of G squares that have G - 1 degrees of freedom, so it strays from its mean by
-    ``sqrt(2 / (G-1))`` of it.
+    jackknife for subsampling without replacement, Wager & Athey 2018, on groups of events). What is taken off is the
+    mean of the noise; the noise itself is a sum of G squares with G - 1 degrees of freedom, so it strays from its mean
+    by ``sqrt(2 / (G-1))`` of it.
 
     Parameters
     ----------
