@@ -1,0 +1,143 @@
+"""Make a long log, measure work on it, remove it, and write the tables: ``python -m bench.scale.run``."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from argparse import ArgumentParser, Namespace
+from dataclasses import asdict
+from datetime import date
+from pathlib import Path
+from time import perf_counter
+from typing import Any
+
+from bench.scale import model, report
+from bench.scale.child import Case, CaseFailed, Measured, run
+from bench.scale.data import NoRoom, log_on_disk, size_of
+from bench.scale.soak import Sample, Soaked
+from bench.speed import machine
+
+EVENTS = 100_000_000
+FOLDER = Path("build/bench-scale")
+RESULTS = Path("bench/results")
+IN_TURN = ("compiled", "python", "pieces")  # short enough to be run in several rounds, of which the best counts
+
+
+def tell(line: str) -> None:
+    print(line, file=sys.stderr, flush=True)
+
+
+def attempt(case: Case, folder: Path) -> Measured | str:
+    try:
+        found = run(case, folder)
+    except CaseFailed as failure:
+        tell(f"{case.work}, {case.engine} {case.workers}: {failure}")
+        return str(failure)
+    peak = f"{found.largest:,.0f} MB"
+    tell(f"{case.work}, {case.engine} {case.workers}: {found.seconds:.1f} s, {found.rate:,.0f} a second, {peak}")
+    return found
+
+
+def better(best: Measured | str | None, new: Measured | str) -> Measured | str:
+    """The quicker of two attempts; a failure is kept only where nothing was measured."""
+    measured = [one for one in (best, new) if isinstance(one, Measured)]
+    return min(measured, key=lambda one: one.seconds) if measured else new
+
+
+def measure(folder: Path, rounds: int) -> dict[Case, Measured | str]:
+    """Every case; short ones in turns, so that a slow minute hits all alike."""
+    results: dict[Case, Measured | str] = {}
+    for turn in range(rounds):
+        for case in report.cases():
+            if turn == 0 or case.work in IN_TURN:
+                results[case] = better(results.get(case), attempt(case, folder))
+    return results
+
+
+def soaked(runs: int) -> Soaked:
+    """The long soak, in a process of its own; its log is large enough for arrays to be mapped into workers."""
+    words = f"-m bench.scale.soak --runs {runs} --events 20000 --processes"
+    done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True)
+    if not done.stdout:
+        raise SystemExit(done.stderr)
+    found = json.loads(done.stdout.splitlines()[-1])
+    return Soaked(found["runs"], Sample(**found["begin"]), Sample(**found["end"]))
+
+
+def record(results: report.Results, soak: Soaked, log: dict[str, Any]) -> dict[str, Any]:
+    """The measurements as plain data, from which the cost model takes its constants."""
+    return {
+        "date": date.today().isoformat(),
+        "machine": machine.describe(),
+        "versions": machine.versions(),
+        "log": log,
+        "cases": [asdict(found) for found in results.values() if isinstance(found, Measured)],
+        "soak": asdict(soak),
+    }
+
+
+def written(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str) -> str:
+    log = recorded["log"]
+    made = f"made in {log['seconds']:.0f} s by two processes and removed afterwards"
+    head = [
+        "# Scale",
+        f"Measured on {recorded['date']} with `{command}`.",
+        f"Machine: {recorded['machine']}. Versions: "
+        + ", ".join(f"{name} {number}" for name, number in recorded["versions"].items())
+        + ".",
+        f"One log of {log['events']:,} events in partitioned Parquet ({log['files']:,} files, {log['bytes'] / 1e9:.2f} "
+        f"GB), {made}: K = 10 actions, 8 context columns, a logger that is not uniform. Each line is a process of its "
+        "own; it first does the work on a small part of the log, which loads code and wakes workers, and then is "
+        "timed. Memory is the peak of the largest process, that first run included. Work in memory is about 40,000 "
+        "events, and the best of several rounds counts.",
+    ]
+    sections = {
+        "From disk, one job": report.passes(results),
+        "One worker and two": report.speed_ups(results)
+        + "\n\n![seconds by engine and workers](scale-workers.svg)\n\n"
+        + "Cores busy: a stream is decoded ahead in a thread, so even one job uses more than one core.",
+        "Handing out pieces": report.costs(results),
+        "Many runs in a row": report.soaked(soak),
+        "What that makes of longer logs": model.page(recorded),
+    }
+    return "\n\n".join([*head, *(f"## {title}\n\n{body}" for title, body in sections.items())]) + "\n"
+
+
+def parsed() -> Namespace:
+    parser = ArgumentParser(description=__doc__)
+    parser.add_argument("--events", type=int, default=EVENTS, help="length of the log; fewer for a small trial")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of the short pieces of work")
+    parser.add_argument("--soak", type=int, default=200, help="runs in a row")
+    return parser.parse_args()
+
+
+def main() -> None:
+    options = parsed()
+    whole = options.events >= EVENTS
+    folder = RESULTS if whole else FOLDER / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    tell(f"writing {options.events:,} events ...")
+    start = perf_counter()
+    try:
+        with log_on_disk(FOLDER / "log", options.events) as log:
+            files = len(list(log.rglob("*.parquet")))
+            facts = {"events": options.events, "files": files, "bytes": size_of(log), "seconds": perf_counter() - start}
+            results = measure(log, options.rounds)
+    except NoRoom as problem:
+        raise SystemExit(f"bench-scale: {problem}") from None
+    except KeyboardInterrupt:
+        raise SystemExit("bench-scale: stopped; the log is removed and nothing was recorded") from None
+    soak = soaked(options.soak)
+    recorded = record(results, soak, facts)
+    command = "make bench-scale" + ("" if whole else f' SCALE="--events {options.events}"')
+    text = written(results, soak, recorded, command)
+    report.save_chart(results, folder)
+    (folder / "scale.md").write_text(text)
+    (folder / "scale.json").write_text(json.dumps(recorded, indent=1) + "\n")
+    print(text)
+    tell(f"written to {folder}/scale.md")
+
+
+if __name__ == "__main__":
+    main()
