@@ -11,10 +11,11 @@ WORKERS ?= 2
 RUNTIME := $(VENV)/.runtime
 DEVELOP := $(VENV)/.develop
 DOCS := $(VENV)/.docs
+DASK := $(VENV)/.dask
 PEERS := .bench-venv/.peers
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy clean
+.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy bench-scale clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -43,7 +44,7 @@ screenshots: $(DEVELOP) ## draw the pictures of the manual anew (needs Chromium)
 cli-page: $(RUNTIME) ## make docs/cli.md again from the help of the commands
 	$(BIN)/python -m backcast.cli.manual > docs/cli.md
 
-bench: bench-speed bench-accuracy ## run every benchmark
+bench: bench-speed bench-accuracy bench-scale ## run every benchmark
 
 bench-speed: $(PEERS) ## events a second, beside other systems (SPEED=--quick for a small trial)
 	.bench-venv/bin/python -m bench.speed.run $(SPEED)
@@ -53,6 +54,9 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.open_problem $(OPEN_PROBLEM)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.curves $(CURVES)
+
+bench-scale: $(DASK) ## a log of 100 million events, alone and on Dask (SCALE="--events 2000000" for a small trial)
+	$(BIN)/python -m bench.scale.run $(SCALE)
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .bench-venv site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -77,6 +81,11 @@ $(DEVELOP): pyproject.toml | $(BIN)/python
 $(DOCS): pyproject.toml | $(BIN)/python
 	@echo "Installing the documentation tools (once) ..."
 	@$(BIN)/python $(PIP) -e '.[docs]'
+	@touch $(RUNTIME) $@
+
+$(DASK): pyproject.toml | $(BIN)/python
+	@echo "Installing backcast with Dask (a minute or two, once) ..."
+	@$(BIN)/python $(PIP) -e '.[dask]'
 	@touch $(RUNTIME) $@
 
 # A peer that does not install here (no wheel, no compiler) is left out of the table, which says so.

@@ -69,7 +69,9 @@ class CaseFailed(Exception):
 
 def run(case: Case, folder: Path) -> Measured:
     """The case, measured in a fresh process."""
-    own = {**os.environ, **ONE_THREAD, "PYTHONPATH": os.getcwd(), "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
+    # workers of a cluster must find the benchmark too
+    paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
+    own = {**os.environ, **ONE_THREAD, "PYTHONPATH": paths, "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
     done = subprocess.run(case.command(folder), capture_output=True, text=True, env=own)
     if done.returncode:
         raise CaseFailed((done.stderr.strip() or "no message").splitlines()[-1])

@@ -1,4 +1,4 @@
-"""What longer logs and more workers would take, from measured constants: ``python -m bench.scale.model``.
+"""What longer logs and more workers would take, from measured constants: ``python -m bench.scale.model`` fills it in.
 
 Work on n events is cut into m pieces. A worker of one core needs c seconds an event and d seconds to be handed a piece;
 w workers do ``ceil(m / w)`` rounds of pieces, and one scheduler hands out all of them:
@@ -12,15 +12,19 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
+from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.stationary.weighing import SHARDS
 from bench.speed.report import table
 
 RECORDED = Path("bench/results/scale.json")
+MANUAL = Path("docs/scale.md")
+COMMAND = "`make bench-scale`"
+BEGIN, END = "<!-- model -->", "<!-- end of model -->"
 EVENTS = (10**9, 10**11)
 WORKERS = (10, 100, 1_000)
 SEGMENTS = 200  # of DR-ns: pieces of the log, each with histories of its own
@@ -48,10 +52,10 @@ class Forecast:
 def forecast(costs: Costs, events: float, pieces: int, workers: int) -> Forecast:
     """The model.
 
-    >>> forecast(Costs(event=2.0**-20, piece=2.0**-8, width=32.0), events=2.0**30, pieces=64, workers=16)
-    Forecast(seconds=64.015625, busy=16, bandwidth=536739880..., limit='processors')
+    >>> forecast(Costs(event=2.0**-20, piece=2.0**-8, width=32.0), events=2.0**30, pieces=64, workers=16).seconds
+    64.015625
 
-    By hand: four rounds of 2^24 events, 16 s each and 1/256 s to be handed out; 2^35 bytes in that time.
+    By hand: four rounds of 2^24 events, 16 s each and 1/256 s to be handed out.
     """
     rounds = math.ceil(pieces / workers)
     working = rounds * (events / pieces * costs.event + costs.piece)
@@ -69,12 +73,11 @@ def _limit(working: float, handing: float, pieces: int, workers: int) -> str:
     return "processors"
 
 
-def costs_of(recorded: Mapping[str, Any], work: str, engine: str = "local") -> Costs:
-    """Constants from a recorded run: of one job here, with pieces handed out by Dask where it was measured."""
-    found = _case(recorded, work, engine, 1)
-    pieces = _case(recorded, "pieces", "dask", 2) or _case(recorded, "pieces", "local", 2)
+def costs_of(recorded: Mapping[str, Any], work: str) -> Costs | None:
+    """Constants from a recorded run: of one job here, and of Dask handing out pieces; None where not measured."""
+    found, pieces = _case(recorded, work, "local", 1), _case(recorded, "pieces", "dask", 2)
     if found is None or pieces is None:
-        raise KeyError(work)
+        return None
     log = recorded["log"]
     return Costs(found["cpu"] / found["events"], pieces["seconds"] / pieces["events"], log["bytes"] / log["events"])
 
@@ -84,35 +87,55 @@ def _case(recorded: Mapping[str, Any], work: str, engine: str, workers: int) -> 
     return next((case for case in recorded["cases"] if (case["work"], case["engine"], case["workers"]) == wanted), None)
 
 
-# what is asked, whose measured constants it has, and into how many pieces it is cut
+def _pools(events: int) -> int:
+    return math.ceil(events / ClockReplay().pool)
+
+
+class Asked(NamedTuple):
+    """What is asked, whose measured constants it has, and into how many pieces so many events are cut.
+
+    ``most`` are the events that are looked at, however long the log is.
+    """
+
+    words: str
+    work: str
+    pieces: Callable[[int], int]
+    most: int | None = None
+
+
 QUESTIONS = (
-    ("fixed policy, DR", "dr", SHARDS),
-    ("learning policy, DR-ns in log order", "dr-ns", 1),
-    (f"learning policy, DR-ns in {SEGMENTS} segments", "dr-ns", SEGMENTS),
+    Asked("fixed policy, DR", "dr", lambda events: SHARDS),
+    Asked("learning policy, DR-ns in log order", "dr-ns", lambda events: 1),
+    Asked(f"learning policy, DR-ns in {SEGMENTS} segments", "dr-ns", lambda events: SEGMENTS),
+    Asked("learning policy, ClockReplay, all pools", "clock", _pools),
+    Asked("learning policy, ClockReplay, 1,000 pools", "clock", _pools, most=1_000 * ClockReplay().pool),
 )
 
 
 def page(recorded: Mapping[str, Any]) -> str:
     """The constants, and a table of what they come to."""
     rows, known = [], []
-    for words, work, pieces in QUESTIONS:
-        try:
-            costs = costs_of(recorded, work)
-        except KeyError:
+    for asked in QUESTIONS:
+        costs = costs_of(recorded, asked.work)
+        if costs is None:
             continue
-        known.append(f"{1e9 * costs.event:.0f} ns an event ({words})")
-        rows += [_row(words, costs, events, pieces, workers) for events in EVENTS for workers in WORKERS]
-    piece, width = 1e3 * costs.piece, costs.width
-    said = f"Constants: {'; '.join(dict.fromkeys(known))}; {piece:.1f} ms a piece; {width:.0f} bytes an event on disk."
+        known.append(f"{1e9 * costs.event:,.0f} ns an event for `{asked.work}`")
+        common = f"{1e3 * costs.piece:.1f} ms a piece; {costs.width:.0f} bytes an event on disk"
+        rows += [_row(asked, costs, events, workers) for events in EVENTS for workers in WORKERS]
+    if not rows:
+        return "Nothing to go by: none of the work could be measured."
+    said = f"Constants: {'; '.join(dict.fromkeys(known))} (of one core); {common}."
     head = ["question", "events", "workers", "pieces", "time", "busy", "read together", "held up by"]
     return f"{said}\n\n{table(head, rows)}"
 
 
-def _row(words: str, costs: Costs, events: int, pieces: int, workers: int) -> list[str]:
-    found = forecast(costs, events, pieces, workers)
-    length = f"10^{round(math.log10(events))}"
+def _row(asked: Asked, costs: Costs, events: int, workers: int) -> list[str]:
+    looked_at = min(events, asked.most or events)
+    pieces = asked.pieces(looked_at)
+    found = forecast(costs, looked_at, pieces, workers)
     read = f"{found.bandwidth / 1e9:,.2f} GB/s"
-    return [words, length, f"{workers:,}", f"{pieces:,}", spoken(found.seconds), f"{found.busy:,}", read, found.limit]
+    numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{pieces:,}", spoken(found.seconds)]
+    return [asked.words, *numbers, f"{found.busy:,}", read, found.limit]
 
 
 def spoken(seconds: float) -> str:
@@ -127,8 +150,30 @@ def spoken(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
+def section(recorded: Path = RECORDED) -> str:
+    """What the manual says: the forecast, and where its constants come from."""
+    if not recorded.exists():
+        return f"Nothing is recorded yet; {COMMAND} fills this in."
+    found = json.loads(recorded.read_text())
+    origin = f"From {COMMAND} on {found['date']}, {found['log']['events']:,} events; {found['machine']}."
+    return f"{origin}\n\n{page(found)}"
+
+
+def filled(text: str, section: str) -> str:
+    """The text with the section between its marks.
+
+    >>> filled(f"before {BEGIN} old {END} after", "new")
+    'before <!-- model -->\\n\\nnew\\n\\n<!-- end of model --> after'
+    """
+    before, _, rest = text.partition(BEGIN)
+    _, mark, after = rest.partition(END)
+    assert mark
+    return f"{before}{BEGIN}\n\n{section}\n\n{END}{after}"
+
+
 def main() -> None:
-    print(page(json.loads(RECORDED.read_text())))
+    MANUAL.write_text(filled(MANUAL.read_text(), section()))
+    print(section())
 
 
 if __name__ == "__main__":

@@ -135,6 +135,8 @@ def main() -> None:
     report.save_chart(results, folder)
     (folder / "scale.md").write_text(text)
     (folder / "scale.json").write_text(json.dumps(recorded, indent=1) + "\n")
+    if whole:
+        model.main()
     print(text)
     tell(f"written to {folder}/scale.md")
 

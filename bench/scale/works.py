@@ -19,6 +19,7 @@ HEAD = 100_000  # events that a reward model is fitted on
 IN_MEMORY = 40_000
 LONG, SHORT = 10_000, 100  # horizons
 REPLICATES = 120
+CLOCK_PARTS = 100  # of 100,000 events: on a longer log, clock replay looks at some of it
 PIECES = 2_000
 
 Answer = tuple[float, int]  # the estimate, and the events that were gone through to get it
@@ -100,9 +101,10 @@ def _segments(log: Any, jobs: int | None) -> Answer:
 
 
 def _clock_pools(log: Any, jobs: int | None) -> Answer:
-    options: dict[str, Any] = {"exchangeable": True, "seed": 0, "n_jobs": jobs}
-    found = bc.evaluate(log, bc.EpsilonGreedy(0.1), bc.ClockReplay(), horizon=SHORT, **options)
-    return found.value, _events(log)
+    some: dict[str, Any] = {"parts": CLOCK_PARTS}
+    options: dict[str, Any] = {"reward_model": 0.3, "exchangeable": True, "seed": 0, "n_jobs": jobs}
+    found = bc.evaluate(log, bc.EpsilonGreedy(0.1), bc.ClockReplay(**some), horizon=SHORT, **options)
+    return found.value, int(found.diagnostics.to_dict()["events"])
 
 
 def _replicates(policy: Any, evaluator: Any, log: Any, jobs: int | None) -> Answer:
@@ -135,7 +137,7 @@ WORKS = {
         Work("preset", "DR-ns, the preset", _learner(bc.DRns.recommended, LONG), parallel=False),
         Work("dr", "DR of a fixed policy, model fitted beforehand", _doubly_robust),
         Work("segments", "DR-ns in ten segments", _segments),
-        Work("clock", "ClockReplay in pools", _clock_pools),
+        Work("clock", "ClockReplay in pools of 100,000", _clock_pools),
         Work("compiled", "120 replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
         Work("python", "120 replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
         Work("pieces", "2,000 pieces in which nothing is done", _pieces, streamed=False),

@@ -16,7 +16,7 @@ from typing import Any
 import pytest
 
 ROOT = Path(__file__).parents[2]
-TARGETS = ["setup", "demo", "test", "lint", "docs", "screenshots", "bench", "bench-speed", "clean"]
+TARGETS = ["setup", "demo", "test", "lint", "docs", "screenshots", "bench", "bench-speed", "bench-scale", "clean"]
 
 LEAKS = {
     "a developer's home": re.compile(r"(?:/(?:home|Users|root)/|[A-Z]:\\Users\\)\w"),
