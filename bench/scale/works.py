@@ -17,9 +17,9 @@ from bench.speed.numpy_policy import NumpyGreedy
 
 HEAD = 100_000  # events that a reward model is fitted on
 IN_MEMORY = 40_000
-LONG, SHORT = 10_000, 100  # horizons
+LONG, SHORT = 1_000, 100  # horizons
 REPLICATES = 120
-CLOCK_PARTS = 100  # of 100,000 events: on a longer log, clock replay looks at some of it
+CLOCK_PARTS = 40  # of 100,000 events: on a longer log, clock replay looks at some of it
 PIECES = 2_000
 
 Answer = tuple[float, int]  # the estimate, and the events that were gone through to get it
