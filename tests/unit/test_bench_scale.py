@@ -5,6 +5,7 @@ from __future__ import annotations
 import doctest
 import json
 import os
+import re
 import shutil
 import signal
 import subprocess
@@ -18,7 +19,7 @@ import pytest
 
 from bench.scale import data, model, process, report
 from bench.scale.child import Case, CaseFailed, Measured, run
-from bench.scale.run import better
+from bench.scale.run import better, record, written
 from bench.scale.soak import Sample, Soaked, middle
 from bench.scale.works import WORKS, stream_of
 
@@ -154,6 +155,26 @@ def test_tables_say_what_was_reached() -> None:
     assert "| dask | 2 | 1.00 ms | 1.0 s |" in report.costs(found)
 
 
+def test_the_page_has_everything_and_the_record_can_be_read_back() -> None:
+    soak, log = (
+        Soaked(200, sample(400), sample(404)),
+        {"events": 10**6, "files": 4, "bytes": 26 * 10**6, "seconds": 3.0},
+    )
+    kept = json.loads(json.dumps(record(results(), soak, log)))
+    text = written(results(), soak, kept, "make bench-scale")
+    assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
+        "From disk, one job",
+        "One worker and two",
+        "Handing out pieces",
+        "Many runs in a row",
+        "What that makes of longer logs",
+    ]
+    assert "200 runs in a row: nothing grew (memory +1.0%; asked: within 5%)." in text
+    assert "1,000,000 events in partitioned Parquet (4 files, 0.03 GB)" in text
+    assert "ClockReplay, 1,000 pools | 10^11 | 10 |" in text
+    assert len(kept["cases"]) == len(report.cases())
+
+
 def test_another_answer_is_told() -> None:
     found = results()
     work = WORKS["python"]
@@ -191,6 +212,9 @@ def test_the_model_takes_its_constants_from_the_record() -> None:
         "| learning policy, DR-ns in log order | 10^9 | 1,000 | 1 | 17 min | 1 | 0.03 GB/s | one pass in order |"
         in page
     )
+    # with segments that pass comes first; then, on 100 workers, two rounds of pieces of 5 s
+    assert "| learning policy, DR-ns with Segments(200) | 10^9 | 100 | 200 | 17 min | 1 |" in page
+    assert "| learning policy, DR-ns on each of split(200) | 10^9 | 100 | 200 | 10 s | 100 |" in page
     assert "ClockReplay" not in page
     assert "Nothing to go by" in model.page({"log": {}, "cases": []})
 
