@@ -20,7 +20,7 @@ IN_MEMORY = 40_000
 LONG, SHORT = 1_000, 100  # horizons
 REPLICATES = 120
 CLOCK_PARTS = 40  # of 100,000 events: on a longer log, clock replay looks at some of it
-PIECES = 2_000
+PIECES = 500
 
 Answer = tuple[float, int]  # the estimate, and the events that were gone through to get it
 Run = Callable[[Any, int | None], Answer]
@@ -140,6 +140,6 @@ WORKS = {
         Work("clock", "ClockReplay in pools of 100,000", _clock_pools),
         Work("compiled", "120 replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
         Work("python", "120 replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
-        Work("pieces", "2,000 pieces in which nothing is done", _pieces, streamed=False),
+        Work("pieces", "500 pieces in which nothing is done", _pieces, streamed=False),
     )
 }
