@@ -118,6 +118,13 @@ class _Digester(pickle.Pickler):
 
 def _code(code: CodeType) -> str:
     """A digest of what a function does, wherever it stands in its file."""
-    constants = [_code(one) if isinstance(one, CodeType) else repr(one) for one in code.co_consts]
+    constants = [_constant(one) for one in code.co_consts]
     written = code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, constants
     return hashlib.sha256(repr(written).encode()).hexdigest()[:16]
+
+
+def _constant(value: Any) -> str:
+    if isinstance(value, CodeType):
+        return _code(value)
+    # a set has no order of its own: it changes from process to process
+    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)

@@ -8,6 +8,7 @@ by another.
 
 from __future__ import annotations
 
+import multiprocessing
 import pickle
 from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
@@ -131,7 +132,7 @@ def _new_results(
                 deaths = 0
                 missing.remove(place)
                 yield place, result
-        except TimeoutError as problem:
+        except (TimeoutError, multiprocessing.TimeoutError) as problem:
             if crew.time_limit is None:
                 raise WorkError(f"the work could not be sent out: {problem}") from problem
             raise out_of_time(f"{jobs[missing[0]].name}, or one sent out with it,", crew.time_limit) from None
@@ -156,8 +157,9 @@ def _is_loss(problem: Exception) -> bool:
 
 
 def _unsendable(problem: Exception) -> OptionError:
-    reason = problem.__cause__ or problem
+    # the cause may be the whole of a remote traceback, whose last line says what it was
+    reason = str(problem.__cause__ or problem).strip('"\n ').splitlines()[-1]
     return OptionError(
-        f"the work cannot be sent to other processes ({type(reason).__name__}: {reason}); run it with n_jobs=1, or "
-        "give a policy that can be pickled"
+        f"the work cannot be sent to other processes ({reason}); run it with n_jobs=1, or give a policy that can be "
+        "pickled"
     )

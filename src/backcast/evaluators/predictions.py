@@ -12,7 +12,7 @@ from backcast.arrays import FloatArray
 from backcast.errors import OptionError
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
-from backcast.reward_models import Fitted, HonestPredictions, RewardModel, Split, make_honest
+from backcast.reward_models import Fitted, Given, HonestPredictions, RewardModel, Split, make_honest
 
 __all__ = ["HEAD_ROWS", "honest_predictions", "predicted_parts"]
 
@@ -25,9 +25,10 @@ def honest_predictions(question: Question) -> HonestPredictions:
     kept = None if question.keep is None else question.keep.get(PIECE)
     if kept is not None:
         return HonestPredictions(question.log, kept.value)
-    found = make_honest(question.reward_model).predictions(question.log, Streams.of(question.seed).folds)
-    # a model that gave up events to learn from them has another log; fitting it again finds the same ones
-    if question.keep is not None and found.log is question.log and len(found.predicted) > 1:
+    model = make_honest(question.reward_model)
+    found = model.predictions(question.log, Streams.of(question.seed).folds)
+    # predictions that were given cost nothing; a model that gave up events for its own has another log
+    if question.keep is not None and found.log is question.log and not isinstance(model, Given):
         question.keep.put(PIECE, found.predicted)
     return found
 

@@ -1,0 +1,194 @@
+"""Clusters of real processes: Dask and Ray give the answers of one process, to the bit, and survive a dead worker."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import cloudpickle
+import joblib
+import numpy as np
+import pytest
+
+import backcast as bc
+from backcast.cli import engines, main
+from backcast.cli.engines import Engine
+
+pytestmark = pytest.mark.xdist_group("clusters")
+# workers are sent the policy below by value: they need not find this file
+cloudpickle.register_pickle_by_value(sys.modules[__name__])
+
+EVENTS = 900
+
+
+@pytest.fixture(scope="module")
+def log() -> bc.Log:
+    rng = np.random.default_rng(0)
+    contexts, actions = rng.normal(size=(EVENTS, 2)), rng.integers(2, size=EVENTS)
+    rewards = (rng.random(EVENTS) < np.where(actions == 1, 0.7, 0.4)).astype(float)
+    return bc.Log(contexts, actions, rewards, np.full(EVENTS, 0.5), reward_range=(0, 1))
+
+
+class Leader:
+    """Plain Python; where it is told to, the first of its runs kills the process it is in."""
+
+    def __init__(self, mark: str = "") -> None:
+        self.mark, self.sums, self.counts = mark, np.ones(2), np.full(2, 2.0)
+
+    def __repr__(self) -> str:
+        return "Leader()"
+
+    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
+        if self.mark and rng.random() < 0.2:
+            try:
+                os.close(os.open(self.mark, os.O_CREAT | os.O_EXCL))
+            except FileExistsError:
+                return
+            os.kill(os.getpid(), signal.SIGKILL)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.sums, actions, rewards)
+        np.add.at(self.counts, actions, 1)
+
+
+def ask(log: bc.Log, policy: Any, **options: Any) -> str:
+    asked = {"horizon": 10, "reward_model": 0.5, "replicates": 60, **options}
+    return json.dumps(bc.evaluate(log, policy, bc.ClockReplay(), **asked).to_dict())
+
+
+@pytest.fixture(scope="module")
+def alone(log: bc.Log) -> list[str]:
+    """What one process says."""
+    return [ask(log, policy, n_jobs=1) for policy in (bc.UCB1(), Leader())]
+
+
+@pytest.fixture(scope="module")
+def cluster() -> Iterator[Any]:
+    from distributed import LocalCluster
+
+    options: dict[str, Any] = {"n_workers": 2, "threads_per_worker": 1, "processes": True}
+    with LocalCluster(**options, dashboard_address=":0", host="127.0.0.1", silence_logs=50) as cluster:
+        yield cluster
+
+
+@pytest.fixture
+def client(cluster: Any) -> Iterator[Any]:
+    from distributed import Client
+
+    with Client(cluster) as client:
+        yield client
+
+
+class TestDask:
+    def test_two_workers_say_the_same(self, log: bc.Log, alone: list[str], client: Any) -> None:
+        with joblib.parallel_config(backend="dask"):
+            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+
+    def test_the_log_travels_once_to_each_worker(self, log: bc.Log, client: Any) -> None:
+        sent: list[int] = []
+        scatter = client.scatter
+
+        def counting(data: Any, **options: Any) -> Any:
+            sent.append(1)
+            return scatter(data, **options)
+
+        client.scatter = counting
+        with joblib.parallel_config(backend="dask", client=client):
+            ask(log, Leader())
+        # passes, pilots and subsets are sent out one after another, and find it where it is
+        assert len(sent) == 1
+
+    def test_a_worker_killed_in_the_middle_changes_nothing(
+        self, log: bc.Log, alone: list[str], client: Any, tmp_path: Path
+    ) -> None:
+        mark = tmp_path / "killed"
+        with joblib.parallel_config(backend="dask"):
+            found = ask(log, Leader(str(mark)))
+        assert mark.exists()
+        assert found == alone[1]
+
+    def test_three_workers_say_the_same(self, log: bc.Log, alone: list[str], cluster: Any, client: Any) -> None:
+        cluster.scale(3)
+        client.wait_for_workers(3, timeout=60)
+        with joblib.parallel_config(backend="dask"):
+            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+
+    def test_the_command_line_says_the_same(
+        self, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        news = tmp_path / "news.csv"
+        assert main(["demo", "--log", str(news), "--quiet"]) == 0
+        words = f"evaluate {news} --context reads_* --action article --reward clicked --propensity probability "
+        words += "--policy ucb1 --evaluator clock --horizon 5 --replicates 60 --json"
+        capsys.readouterr()
+        said = []
+        for where in ("", f" --engine dask --scheduler {cluster.scheduler_address} --checkpoint {tmp_path / 'kept'}"):
+            assert main((words + where).split()) == 0
+            said.append(json.loads(capsys.readouterr().out))
+        assert said[0] == said[1]
+        assert len(list((tmp_path / "kept").glob("ucb1-*/subset-*.piece"))) == 60
+
+    def test_a_scheduler_without_workers_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        from distributed import LocalCluster
+
+        monkeypatch.setattr(engines, "PATIENCE", 0.5)
+        with (
+            LocalCluster(
+                n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=50
+            ) as empty,
+            pytest.raises(bc.OptionError, match=r"has no workers; start some with 'dask worker tcp://127"),
+            Engine("dask", empty.scheduler_address).at_work(),
+        ):
+            pass
+
+    def test_nobody_at_the_address_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(engines, "PATIENCE", 0.5)
+        with (
+            pytest.raises(bc.OptionError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1 .*is it running"),
+            Engine("dask", "tcp://127.0.0.1:1").at_work(),
+        ):
+            pass
+
+
+def test_ray_says_the_same(log: bc.Log, alone: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    import ray
+
+    ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
+    try:
+        from ray.util.joblib import register_ray
+
+        register_ray()
+        with joblib.parallel_config(backend="ray"):
+            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+    finally:
+        ray.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("name", "scheduler", "words"),
+    [
+        ("dusk", None, "there is no engine 'dusk'; did you mean 'dask'? Engines: local, dask, ray"),
+        ("local", "tcp://127.0.0.1:1", "scheduler is given and the engine is local; say --engine dask or --engine ray"),
+        ("dask", None, "the engine dask needs the address of a scheduler; give it as --scheduler tcp://HOST:PORT"),
+    ],
+)
+def test_what_makes_no_sense_is_refused_at_once(name: str, scheduler: str | None, words: str) -> None:
+    with pytest.raises(bc.OptionError) as caught:
+        Engine(name, scheduler)
+    assert str(caught.value) == words
+
+
+@pytest.mark.parametrize("name", ["dask", "ray"])
+def test_an_engine_that_is_not_installed_is_named(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(engines, "find_spec", lambda module: None)
+    with pytest.raises(bc.OptionError, match=rf"the engine {name} is not installed; pip install 'backcast\[{name}\]'"):
+        Engine(name, "tcp://127.0.0.1:1")
