@@ -143,11 +143,11 @@ def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.M
     log = TABLE[:5000]
     found = DR().answer(Question(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
     by_hand = DR().answer(
-        Question(log[1200:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1200])))
+        Question(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
     )
     assert found.value == pytest.approx(by_hand.value, rel=1e-12)
-    assert found.diagnostics.events == 3800
-    assert "first 1,200 events" in found.notes[0]
+    assert found.diagnostics.events == 4000
+    assert "first 1,000 events" in found.notes[0]
 
 
 def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:

@@ -14,11 +14,12 @@ from backcast.engine.run import Steering
 from backcast.errors import Enough, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
+from backcast.evaluators.heads import head_of
 from backcast.evaluators.permuted import permuted_estimate
 from backcast.evaluators.progressive import progressive_policy
 from backcast.evaluators.question import Question
 from backcast.evaluators.run_intervals import run_interval, run_notes
-from backcast.evaluators.simulation import Simulation, curve_of, diagnose, head_of, simulate
+from backcast.evaluators.simulation import Simulation, curve_of, diagnose, simulate
 from backcast.evaluators.stationary.tuning import slope_plus_plus
 from backcast.options import at_least, count, share
 

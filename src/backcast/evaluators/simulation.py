@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Any
 
 import numpy as np
 from scipy import stats
@@ -21,7 +20,7 @@ from backcast.evaluators.predictions import predicted_parts
 from backcast.evaluators.question import Question, Streams, stopped_note
 from backcast.log import Log
 
-__all__ = ["Simulation", "curve_of", "diagnose", "head_of", "simulate"]
+__all__ = ["Simulation", "curve_of", "diagnose", "simulate"]
 
 SHOWN_POINTS = 50
 
@@ -52,17 +51,6 @@ class Simulation:
     def values(self, read: Callable[[Trajectory], float]) -> FloatArray:
         """One figure a complete history."""
         return np.array([read(trajectory) for trajectory in self.complete])
-
-
-def head_of(log: Any, rows: int) -> tuple[Log | None, Any]:
-    """The first ``rows`` events of a log in memory, and the rest."""
-    if rows == 0:
-        return None, log
-    if not isinstance(log, Log):
-        raise EvaluationError("warm-up and calibration need the log in memory; read it with read_log")
-    if rows >= len(log):
-        raise EvaluationError(f"{rows} events are asked for warm-up or calibration; the log has only {len(log)}")
-    return log[:rows], log[rows:]
 
 
 def simulate(question: Question, steering: Steering) -> Simulation:

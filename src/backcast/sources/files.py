@@ -16,7 +16,7 @@ import pyarrow.fs
 
 from backcast.errors import OptionError, SourceError
 
-__all__ = ["FilePath", "Files", "find_files", "reading"]
+__all__ = ["FilePath", "Files", "Stamp", "find_files", "reading", "stamp_of"]
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
@@ -148,6 +148,36 @@ def _static_folder(path: str) -> str | None:
     parts = path.replace(os.sep, "/").split("/")
     fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
     return "/".join(parts[:fixed]) or None
+
+
+@dataclass(frozen=True)
+class Stamp:
+    """By what a file is known again: its size and when it was last written (None where its home does not say)."""
+
+    size: int | None
+    written: int | None
+
+    def check(self, path: str, filesystem: Any) -> None:
+        """Refuse a file that is no longer the one that was opened."""
+        now = stamp_of(path, filesystem)
+        if now == self:
+            return
+        if now.size is None and self.size is not None:
+            raise SourceError(f"{path}: the file has vanished since the log was opened; put it back and run again")
+        what = f"it had {self.size:,} bytes and has {now.size:,}" if now.size != self.size else "it was written anew"
+        raise SourceError(
+            f"{path}: the file has changed since the log was opened ({what}), so its rows would not belong together; "
+            "run again when nobody writes to it"
+        )
+
+
+def stamp_of(path: str, filesystem: Any) -> Stamp:
+    """The stamp of a file as it is now."""
+    try:
+        info = filesystem.get_file_info(path)
+    except OSError as problem:
+        raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
+    return Stamp(info.size, info.mtime_ns)
 
 
 @contextmanager

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from bisect import bisect_left, bisect_right
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -12,7 +14,7 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from backcast.errors import SourceError
-from backcast.sources.files import Files, reading
+from backcast.sources.files import Files, Stamp, reading, stamp_of
 from backcast.sources.layout import Layout, kind_of
 
 __all__ = ["Opened", "Piece", "open_files", "to_pieces"]
@@ -24,7 +26,12 @@ BUFFERED = 2**25  # bytes of pages held for all columns of a Parquet file togeth
 
 @dataclass(frozen=True)
 class Piece:
-    """Rows of one file: all of them, or some row groups of a Parquet file."""
+    """Rows of one file: all of them, or a stretch.
+
+    ``groups`` are the row groups of a Parquet file that hold the stretch, ``group_rows`` how many of its rows are in
+    each; ``skip`` rows are left out at the start, and all after ``limit``. ``stamp`` is the file as it was opened:
+    one that has changed since is not read.
+    """
 
     fragment: Any
     format: str
@@ -32,6 +39,9 @@ class Piece:
     groups: range = range(0)
     group_rows: tuple[int, ...] = ()
     n_rows: int | None = None
+    skip: int = 0
+    limit: int | None = None
+    stamp: Stamp | None = None
 
     @property
     def path(self) -> str:
@@ -40,25 +50,83 @@ class Piece:
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """These columns in file order, never more than a few batches in memory."""
-        rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
+        self._check_unchanged()
         with reading(self.path, self.format):
-            if self.format == "parquet":
-                yield from _parquet_batches(self, names, rows)
-            else:
-                yield from self.fragment.to_batches(
-                    schema=self.schema, columns=list(names), batch_size=rows, batch_readahead=2, fragment_readahead=1
-                )
+            yield from _stretch(self._all_batches(names), self.skip, self.limit)
+        # rows of a file that was written to meanwhile may be neither the old ones nor the new
+        self._check_unchanged()
+
+    def _all_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+        rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
+        if self.format == "parquet":
+            return _parquet_batches(self, names, rows)
+        batches: Iterator[pa.RecordBatch] = self.fragment.to_batches(
+            schema=self.schema, columns=list(names), batch_size=rows, batch_readahead=2, fragment_readahead=1
+        )
+        return batches
+
+    def _check_unchanged(self) -> None:
+        if self.stamp is not None:
+            self.stamp.check(self.path, self.fragment.filesystem)
 
     def counted(self, name: str) -> Piece:
         """The same with its number of rows, found by reading one column where the file does not say."""
+        return self if self.n_rows is not None else replace(self, n_rows=self.at_least(None, name))
+
+    def at_least(self, rows: int | None, name: str) -> int:
+        """Number of rows; where the file does not say, they are counted, no further than to ``rows``."""
         if self.n_rows is not None:
-            return self
-        return replace(self, n_rows=sum(batch.num_rows for batch in self.batches([name])))
+            return self.n_rows
+        found = 0
+        for batch in self.batches([name]):
+            found += batch.num_rows
+            if rows is not None and found >= rows:
+                break
+        return found
 
     def with_groups(self, first: int, last: int) -> Piece:
-        """Only the row groups ``first..last-1`` of these."""
-        rows = self.group_rows[first:last]
-        return replace(self, groups=self.groups[first:last], group_rows=rows, n_rows=sum(rows))
+        """Only the rows in the row groups ``first..last-1`` of these."""
+        before = sum(self.group_rows[:first])
+        return self.between(before, before + sum(self.group_rows[first:last]))
+
+    def between(self, start: int, end: int | None) -> Piece:
+        """Only the rows ``start..end-1`` of these (all from ``start`` on, if ``end`` is None).
+
+        Row groups before and after them will not be read.
+        """
+        if end is None and self.n_rows is not None:
+            end = self.n_rows
+        n_rows = None if end is None else end - start
+        if not self.group_rows:
+            return replace(self, skip=self.skip + start, limit=n_rows, n_rows=n_rows)
+        assert end is not None
+        edges = [0, *accumulate(self.group_rows)]
+        first = bisect_right(edges, start) - 1
+        last = bisect_left(edges, end)
+        rows = [min(end, edges[g + 1]) - max(start, edges[g]) for g in range(first, last)]
+        skip = start - edges[first] + (self.skip if first == 0 else 0)
+        return replace(
+            self, groups=self.groups[first:last], group_rows=tuple(rows), n_rows=n_rows, skip=skip, limit=n_rows
+        )
+
+
+def _stretch(batches: Iterator[pa.RecordBatch], skip: int, limit: int | None) -> Iterator[pa.RecordBatch]:
+    """The rows after the first ``skip``, at most ``limit`` of them.
+
+    >>> batch = pa.record_batch({"x": [1, 2, 3]})
+    >>> [part["x"].to_pylist() for part in _stretch(iter([batch, batch, batch]), 4, 3)]
+    [[2, 3], [1]]
+    """
+    left = limit
+    for batch in batches:
+        if left == 0:
+            return
+        start = min(skip, batch.num_rows)
+        skip -= start
+        kept = batch.slice(start) if left is None else batch.slice(start, left)
+        if kept.num_rows:
+            left = None if left is None else left - kept.num_rows
+            yield kept
 
 
 def _parquet_batches(piece: Piece, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
@@ -89,10 +157,12 @@ class Opened:
     fragments: tuple[Any, ...]
     schemas: tuple[pa.Schema, ...]
     schema: pa.Schema
+    stamps: tuple[Stamp, ...]
 
 
 def open_files(files: Files) -> Opened:
     """Look into each file: its columns, and those that its ``key=value`` folders add."""
+    stamps = tuple(stamp_of(path, files.filesystem) for path in files.paths)
     with reading(files.paths[0], files.format):
         dataset = pyarrow.dataset.dataset(
             list(files.paths),
@@ -104,7 +174,7 @@ def open_files(files: Files) -> Opened:
     by_path = {fragment.path: fragment for fragment in dataset.get_fragments()}
     fragments = tuple(by_path[path] for path in files.paths)
     schemas = tuple(_schema_of(fragment, files.format, dataset.schema) for fragment in fragments)
-    return Opened(files.format, fragments, schemas, _common(schemas))
+    return Opened(files.format, fragments, schemas, _common(schemas), stamps)
 
 
 def _dataset_format(file_format: str) -> Any:
@@ -140,9 +210,9 @@ def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def to_pieces(opened: Opened, layout: Layout) -> tuple[Piece, ...]:
     """Check that the files hold the same columns, and note the rows of those that say so."""
     pieces: list[Piece] = []
-    for fragment, schema in zip(opened.fragments, opened.schemas, strict=True):
+    for fragment, schema, stamp in zip(opened.fragments, opened.schemas, opened.stamps, strict=True):
         _check_same(opened, schema, fragment.path, layout)
-        piece = Piece(fragment, opened.format, _read_as(schema, opened.format, layout))
+        piece = Piece(fragment, opened.format, _read_as(schema, opened.format, layout), stamp=stamp)
         if opened.format == "parquet":
             with reading(piece.path, opened.format):
                 rows = tuple(group.num_rows for group in fragment.row_groups)

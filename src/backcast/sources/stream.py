@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby
+from itertools import accumulate, groupby, pairwise
 from typing import Any
 
 import numpy as np
@@ -103,6 +103,48 @@ class LogStream:
             return self._part(self._batches(), self.n_rows, self.first_row)
         batches = list(self._batches())
         return self._part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+
+    def head(self, rows: int) -> Log:
+        """The first ``rows`` events (all of them where there are fewer) as a log in memory."""
+        batches = next(rechunk(self._batches(), rows), [])
+        n = sum(batch.num_rows for batch in batches)
+        if n == 0:
+            raise LogError(f"{self.pieces[0].path}: the log is empty; it needs at least one event")
+        return self._part(batches, n, self.first_row)
+
+    def after(self, rows: int) -> LogStream | None:
+        """The stream without its first ``rows`` events; None where that leaves nothing.
+
+        Row groups of Parquet files that lie before them are not read; of other files one column is, up to there.
+        """
+        left = rows
+        for number, piece in enumerate(self.pieces):
+            found = piece.at_least(left + 1, self.layout.columns.action)
+            if found > left:
+                pieces = (piece.between(left, None) if left else piece, *self.pieces[number + 1 :])
+                return replace(self, pieces=pieces, first_row=self.first_row + rows)
+            left -= found
+        return None
+
+    def between(self, start: int, end: int) -> LogStream:
+        """The events ``start..end-1``, counted from the first of this stream."""
+        pieces: list[Piece] = []
+        first = 0
+        for piece in self.counted().pieces:
+            last = first + (piece.n_rows or 0)
+            if start < last and first < end:
+                pieces.append(piece.between(max(start, first) - first, min(end, last) - first))
+            first = last
+        return replace(self, pieces=tuple(pieces), first_row=self.first_row + start)
+
+    def cut(self, n_parts: int) -> list[LogStream]:
+        """``n_parts`` streams, equally long but for one event; where they are cut depends on the number of rows alone.
+
+        Unlike :meth:`split` it may cut through row groups, which both neighbours then decode.
+        """
+        stream = self.counted()
+        edges = np.linspace(0, stream.n_rows or 0, n_parts + 1).astype(np.int64).tolist()
+        return [stream.between(start, end) for start, end in pairwise(edges)]
 
     def split(self, n_parts: int) -> list[LogStream]:
         """At most ``n_parts`` streams of about the same length, which one after another give all rows.

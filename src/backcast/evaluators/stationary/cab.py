@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import partial
 from typing import Any
 
@@ -14,10 +14,10 @@ from backcast.estimate import Estimate
 from backcast.evaluators.question import Question, require_stationary
 from backcast.evaluators.stationary.kernels import beyond, taken
 from backcast.evaluators.stationary.method import Method, estimate_from, moments_of
-from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
+from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged, with_fitted_model
 from backcast.evaluators.stationary.shapes import CLIP
 from backcast.evaluators.stationary.tuning import Threshold, check_threshold, chosen, with_choice
-from backcast.evaluators.stationary.weighing import Weighed, WeighedLog, bounds, weigh_staged
+from backcast.evaluators.stationary.weighing import Recipe, Weighed, WeighedLog, bounds, weigh_staged
 from backcast.log import Log
 
 __all__ = ["CAB"]
@@ -55,7 +55,8 @@ class CAB:
     def answer(self, question: Question) -> Estimate:
         """The clipped average, filled up by the model."""
         require_stationary(question.policy, "CAB")
-        log = staged(question, model=True)
+        question, notes = with_fitted_model(question)
+        log = replace(staged(question, model=True), notes=notes)
         if self.threshold != "auto":
             return _estimate(question, log, float(self.threshold))
         grid = CLIP.grid[::-1]
@@ -76,7 +77,7 @@ def _estimate(question: Question, log: StagedLog, threshold: float) -> Estimate:
 
 
 def _blended(question: Question, log: StagedLog, threshold: float) -> WeighedLog:
-    return weigh_staged(question, log, partial(_weigh_blended, threshold))
+    return weigh_staged(question, log, Recipe(partial(_weigh_blended, threshold), model=True))
 
 
 def _weigh_blended(threshold: float, policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:

@@ -9,18 +9,18 @@ from functools import reduce
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 from backcast.diagnostics import WeightDiagnostics
 from backcast.engine.scoring import name_of
-from backcast.errors import EvaluationError, OptionError
+from backcast.errors import Enough, EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators.question import Question, require_stationary
-from backcast.evaluators.stationary.weighing import Shape, Weighed, WeighedLog, unshaped, weigh
+from backcast.evaluators.stationary.weighing import Recipe, Shape, Weighed, WeighedLog, unshaped, weigh, weighed_shard
 from backcast.intervals.forms import Form, Plain
 from backcast.intervals.moments import BOUND, RATIO, WEIGHT, Columns, Moments
 from backcast.intervals.recommended import Recommended
 from backcast.intervals.sample import FIXED_VALUE, IntervalMethod, Sample
+from backcast.work import Job, no_progress, work_off
 
 __all__ = ["SHAPED_VALUE", "Method", "answer_by", "estimate_from", "moments_of", "plain"]
 
@@ -89,11 +89,23 @@ def answer_by(method: Method, question: Question) -> Estimate:
 
 def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     """The moments under several shapes of the weights, in one pass, pieces of a stream side by side."""
-    if events.keep or events.n_jobs in (None, 1):
-        return _summed(_moments(blocks, shapes) for blocks in ([events] if events.keep else events.pieces()))
+    if not events.shards:
+        return _moments(events, shapes)
+    tell = events.telling()
+    question = replace(events.question, log=None, on_progress=no_progress)
+    jobs = [
+        Job(("moments", events.passes, number), (shard,), shard.n_rows) for number, shard in enumerate(events.shards)
+    ]
     # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
-    work = Parallel(n_jobs=events.n_jobs, backend="threading")
-    return _summed(work(delayed(_moments)(blocks, shapes) for blocks in events.pieces()))
+    options: dict[str, Any] = {"n_jobs": question.n_jobs, "threads": True, "on_progress": tell}
+    found = work_off(_shard_moments, (question, events.recipe, shapes), jobs, **options)
+    if found.stopped:
+        raise Enough
+    return _summed(found.results)
+
+
+def _shard_moments(question: Question, recipe: Recipe, shapes: list[Shape], shard: Any) -> list[Moments]:
+    return _moments(weighed_shard(question, recipe, shard), shapes)
 
 
 def _moments(blocks: Iterable[Weighed], shapes: list[Shape]) -> list[Moments]:

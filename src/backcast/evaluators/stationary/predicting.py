@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
-from itertools import islice
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.engine.scoring import joined_contexts
 from backcast.errors import EvaluationError
+from backcast.evaluators.heads import cut_head
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
 from backcast.reward_models.folds import fold_numbers
 from backcast.reward_models.honesty import CrossFit, Fitted, Given, HonestModel, make_honest
 
-__all__ = ["HEAD", "Predictor", "Stage", "StagedLog", "joined_log", "staged"]
+__all__ = ["HEAD", "Predictor", "Stage", "StagedLog", "staged", "with_fitted_model"]
 
 HEAD = 100_000  # events at the head of a stream that train its reward model
+ONCE = "the log is a {}, which can be read only once; give a Log, a stream from scan_log, or a list of parts"
 
 
 class Predictor(Protocol):
@@ -63,22 +63,42 @@ class StagedLog:
 def staged(question: Question, *, model: bool) -> StagedLog:
     """The question's log with predictors that owe nothing to the events they predict.
 
-    In memory the reward model is kept honest as asked, cross-fitted by default. Of a stream the first ``HEAD``
-    events train the model and are not evaluated, unless it comes fitted; a stream shorter than that is read whole.
+    In memory the reward model is kept honest as asked, cross-fitted by default; a stream must have been through
+    :func:`with_fitted_model`.
     """
     if isinstance(question.log, Iterator):
-        raise EvaluationError(
-            f"the log is a {type(question.log).__name__}, which can be read only once; give a Log, a stream from "
-            "scan_log, or a list of parts"
-        )
+        raise EvaluationError(ONCE.format(type(question.log).__name__))
     if not model:
         return StagedLog(lambda: ([Stage(part)] for part in question.parts()))
     honest = make_honest(question.reward_model)
     if question.in_memory:
         return _in_memory(honest, question.log, question.seed)
-    if isinstance(honest, Fitted | Given):
-        return StagedLog(lambda: ([_ready(honest, part)] for part in question.parts()))
-    return _after_head(honest, question)
+    assert isinstance(honest, Fitted | Given)
+    return StagedLog(lambda: ([_ready(honest, part)] for part in question.parts()))
+
+
+def with_fitted_model(question: Question) -> tuple[Question, tuple[str, ...]]:
+    """The question with a reward model that can be asked about any part of a stream, and what a reader must know.
+
+    Of a stream the first ``HEAD`` events train the model and are not evaluated, unless it comes fitted; a stream no
+    longer than that is read whole. A log in memory stays as it is.
+    """
+    honest = make_honest(question.reward_model)
+    if question.in_memory or isinstance(honest, Fitted | Given):
+        return question, ()
+    if isinstance(question.log, Iterator):
+        raise EvaluationError(ONCE.format(type(question.log).__name__))
+    head, rest = cut_head(question.log, HEAD)
+    if rest is None:
+        return replace(question, log=head), ()
+    if not hasattr(honest, "model"):
+        raise EvaluationError(
+            f"{type(honest).__name__} cannot be kept honest over a stream; give a reward model, which is fitted on "
+            "the stream's head, or Fitted(model)"
+        )
+    fitted = Fitted(copy.deepcopy(honest.model).fit(head))
+    note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
+    return replace(question, log=rest, reward_model=fitted), (note,)
 
 
 def _in_memory(honest: HonestModel, log: Log, seed: int) -> StagedLog:
@@ -122,41 +142,3 @@ def _asked(model: Any, part: Log, places: IntArray | None = None) -> Stage:
 
 def _looked_up(part: Log, predicted: FloatArray) -> Stage:
     return Stage(part, None, lambda block, places: predicted[places])
-
-
-def _after_head(honest: Any, question: Question) -> StagedLog:
-    parts = iter(question.log)
-    head = list(_head(parts))
-    if next(parts, None) is None:
-        return _in_memory(honest, joined_log(head), question.seed)
-    if not hasattr(honest, "model"):
-        raise EvaluationError(
-            f"{type(honest).__name__} cannot be kept honest over a stream; give a reward model, which is fitted on "
-            "the stream's head, or Fitted(model)"
-        )
-    fitted = Fitted(copy.deepcopy(honest.model).fit(joined_log(head)))
-    events = sum(len(part) for part in head)
-    return StagedLog(
-        lambda: ([_ready(fitted, part)] for part in islice(iter(question.log), len(head), None)),
-        (f"the first {events:,} events of the stream trained the reward model and were not evaluated",),
-    )
-
-
-def _head(parts: Iterator[Log]) -> Iterator[Log]:
-    events = 0
-    while events < HEAD and (part := next(parts, None)) is not None:
-        events += len(part)
-        yield part
-
-
-def joined_log(parts: list[Log]) -> Log:
-    """Parts end to end as one log.
-
-    >>> log = Log(contexts=[[0.0], [1.0], [2.0]], actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
-    >>> joined_log([log[:1], log[1:]]).rewards
-    array([1., 2., 3.])
-    """
-    names = ("_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
-    columns = {name: [getattr(part, name) for part in parts] for name in names}
-    whole = {name: None if some[0] is None else np.concatenate(some) for name, some in columns.items()}
-    return parts[0].replace(_contexts=joined_contexts([part._contexts for part in parts]), **whole)

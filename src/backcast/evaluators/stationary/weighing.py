@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, Protocol
 
@@ -21,13 +20,23 @@ from backcast.engine.scoring import fresh_copy, probabilities_of
 from backcast.errors import Enough
 from backcast.evaluators.question import Question, Streams, stopped_note
 from backcast.evaluators.stationary.kernels import expectations, largest_ratios, taken
-from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged
+from backcast.evaluators.stationary.predicting import Stage, StagedLog, staged, with_fitted_model
 from backcast.evaluators.stationary.target import expectation_of, probability_of
 from backcast.intervals.moments import Columns
 from backcast.log import Log
-from backcast.reward_models.honesty import Fitted, Given, make_honest
+from backcast.work import no_progress
 
-__all__ = ["Shape", "Weighed", "WeighedLog", "Weigher", "unshaped", "weigh", "weigh_staged"]
+__all__ = [
+    "Recipe",
+    "Shape",
+    "Weighed",
+    "WeighedLog",
+    "Weigher",
+    "unshaped",
+    "weigh",
+    "weigh_staged",
+    "weighed_shard",
+]
 
 LARGEST_BLOCK = 1 << 16
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
@@ -70,7 +79,7 @@ class WeighedLog:
     A log in memory is weighed once and kept; a stream is weighed anew in each pass. ``uniform`` is the weight bound
     that a uniform logger would have (nan where actions come and go), ``records_logging`` tells whether bounds come
     from the logger's probabilities of all actions. Of a stream, ``shards`` gives the same events in pieces that can be
-    read and weighed apart, ``n_jobs`` at a time.
+    read and weighed apart; ``question`` and ``recipe`` are all that whoever does it needs besides.
     """
 
     blocks: Callable[[], Iterator[Weighed]]
@@ -79,22 +88,27 @@ class WeighedLog:
     propensities_estimated: bool
     uniform: float
     records_logging: bool
-    on_progress: Callable[[int], None]
     events: int
+    question: Question
+    recipe: Recipe
     notes: tuple[str, ...] = ()
-    shards: tuple[Callable[[], Iterator[Weighed]], ...] = ()
-    n_jobs: int | None = None
+    shards: tuple[Any, ...] = ()
+    passes: int = field(default=0, repr=False)
     _kept: list[Weighed] | None = field(default=None, repr=False)
-    _told: bool = field(default=False, repr=False)
 
     def __iter__(self) -> Iterator[Weighed]:
         if self._kept is not None:
             return iter(self._kept)
-        blocks = chain.from_iterable(self.pieces())
+        blocks = self._pass()
         if self.keep:
             self._kept = self._collected(blocks)
             return iter(self._kept)
         return blocks
+
+    def telling(self) -> Callable[[int], None]:
+        """Whom to tell of events that are weighed now: of the first pass whoever watches, of others nobody."""
+        self.passes += 1
+        return self.question.on_progress if self.passes == 1 else no_progress
 
     def _collected(self, blocks: Iterator[Weighed]) -> list[Weighed]:
         """The blocks, or those that were weighed before somebody had enough."""
@@ -111,55 +125,90 @@ class WeighedLog:
         """Whether bounds between these numbers hold for events not seen: all recorded, or a uniform logger."""
         return self.records_logging or abs(low - self.uniform) + abs(high - self.uniform) < 1e-9 * self.uniform
 
-    def pieces(self) -> list[Iterator[Weighed]]:
-        """All events once, in pieces that may be gone through side by side."""
-        first, self._told = not self._told, True
-        passes = [make() for make in self.shards or (self.blocks,)]
-        return [self._telling(blocks) for blocks in passes] if first else passes
-
-    def _telling(self, blocks: Iterator[Weighed]) -> Iterator[Weighed]:
-        for block in blocks:
+    def _pass(self) -> Iterator[Weighed]:
+        tell = self.telling()
+        passes = [weighed_shard(self.question, self.recipe, shard) for shard in self.shards] or [self.blocks()]
+        for block in chain.from_iterable(passes):
             yield block
-            self.on_progress(block.ratio.size)
+            tell(block.ratio.size)
+
+
+class Recipe(NamedTuple):
+    """How events are weighed, and whether a reward model is asked."""
+
+    weigher: Weigher
+    model: bool
 
 
 def weigh(question: Question, *, model: bool) -> WeighedLog:
     """Weigh the question's events, with residuals from its reward model or (``model=False``) plain rewards."""
-    weigher = weigh_doubly_robust if model else weigh_rewards
-    events = weigh_staged(question, staged(question, model=model), weigher)
-    cut = _shards(question, model=model)
-    shards = tuple(partial(_pass, shard, staged(shard, model=model), weigher) for shard in cut)
-    return replace(events, shards=shards, n_jobs=question.n_jobs)
+    question, notes = with_fitted_model(question) if model else (question, ())
+    recipe = Recipe(weigh_doubly_robust if model else weigh_rewards, model)
+    events = weigh_staged(question, staged(question, model=model), recipe)
+    return replace(events, notes=(*notes, *events.notes))
 
 
-def _shards(question: Question, *, model: bool) -> list[Question]:
-    """Pieces of a stream that need not wait for each other: no reward model is trained on its head.
+def _shards(log: Any) -> tuple[Any, ...]:
+    """Pieces of a stream that need not wait for each other.
 
-    How it is cut depends on its files alone, so the answer does not depend on ``n_jobs``.
+    How it is cut depends on its files alone, so the answer does not depend on who does how many of them.
     """
-    ready = not model or isinstance(make_honest(question.reward_model), Fitted | Given)
-    if not ready or getattr(question.log, "n_rows", None) is None:
-        return []
-    return [replace(question, log=shard) for shard in question.log.split(SHARDS)]
+    if isinstance(log, Log) or getattr(log, "n_rows", None) is None or not hasattr(log, "split"):
+        return ()
+    return tuple(log.split(SHARDS))
 
 
-def weigh_staged(question: Question, log: StagedLog, weigher: Weigher) -> WeighedLog:
+def weigh_staged(question: Question, log: StagedLog, recipe: Recipe) -> WeighedLog:
     """Weigh events whose predictors are known."""
     first = next(question.parts())
     return WeighedLog(
-        lambda: _pass(question, log, weigher),
+        lambda: _pass(question, log, recipe.weigher),
         question.in_memory,
         first.reward_range,
         first.propensities_estimated,
         float(first.n_actions) if first._available is None else math.nan,
         first._logging is not None and not callable(getattr(question.policy, "probability_of", None)),
-        question.on_progress,
         len(question.log) if question.in_memory else 0,
+        question,
+        recipe,
         log.notes,
+        _shards(question.log),
     )
 
 
+def weighed_shard(question: Question, recipe: Recipe, shard: Any) -> Iterator[Weighed]:
+    """The events of one piece of a stream."""
+    own = replace(question, log=shard)
+    return _pass(own, staged(own, model=recipe.model), recipe.weigher)
+
+
 def _pass(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+    blocks = _weighed(question, log, weigher)
+    return blocks if question.in_memory else reblocked(blocks, LARGEST_BLOCK)
+
+
+def reblocked(blocks: Iterator[Weighed], rows: int) -> Iterator[Weighed]:
+    """The same events in blocks of ``rows``, so that sums over blocks do not depend on how a stream was read.
+
+    >>> block = Weighed(*np.ones((4, 3)))
+    >>> [one.ratio.size for one in reblocked(iter([block, block, block]), 4)]
+    [4, 4, 1]
+    """
+    held: list[Weighed] = []
+    size = 0
+    for block in blocks:
+        held, size = [*held, block], size + block.ratio.size
+        if size >= rows:
+            whole = Weighed(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+            for start in range(0, size - size % rows, rows):
+                yield Weighed(*(column[start : start + rows] for column in whole))
+            size %= rows
+            held = [Weighed(*(column[column.size - size :] for column in whole))] if size else []
+    if size:
+        yield Weighed(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+
+
+def _weighed(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
     policy = None
     for stages in log.parts():
         if policy is None:
