@@ -94,7 +94,14 @@ Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
 
 def smallest_probability(question: Question) -> float:
     """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
-    return min(smallest_in(part) for part in question.parts())
+    kept = None if question.keep is None else question.keep.get("smallest")
+    if kept is not None:
+        return float(kept.value)
+    found = min(smallest_in(part) for part in question.parts())
+    if question.keep is not None and not question.in_memory:
+        # it took a pass over the whole stream
+        question.keep.put("smallest", found)
+    return found
 
 
 def smallest_in(log: Log) -> float:

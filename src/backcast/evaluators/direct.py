@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from itertools import pairwise
+from typing import NamedTuple
 
 import numpy as np
 
@@ -13,7 +14,7 @@ from backcast.diagnostics import ModelDiagnostics
 from backcast.engine.live import RewardLaw, run_forward
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
-from backcast.evaluators.predictions import predicted_parts
+from backcast.evaluators.predictions import predictions_in_memory
 from backcast.evaluators.question import Question, Streams
 from backcast.evaluators.stationary.weighing import weigh
 from backcast.log import Log
@@ -48,36 +49,50 @@ class DM:
             raise EvaluationError(
                 "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
             )
-        rounds, notes = _simulated_all(question) if is_learning(question.policy) else _expected(question)
+        found, notes = _simulated_all(question) if is_learning(question.policy) else _expected(question)
         return Estimate(
-            value=float(rounds.mean()),
+            value=found.value,
             std_error=math.nan,
             interval=None,
-            diagnostics=_diagnosed(rounds, question),
+            diagnostics=ModelDiagnostics(
+                found.events, found.rounds, found.trajectories, question.propensities_estimated
+            ),
             policy=question.policy_name,
             evaluator=self.name,
-            curve=_curve(rounds) if is_learning(question.policy) else None,
+            curve=found.curve,
             horizon=question.horizon,
             notes=(NOTE, *notes),
             settings={"seed": question.seed},
         )
 
 
-def _diagnosed(rounds: FloatArray, question: Question) -> ModelDiagnostics:
-    trajectories, length = rounds.shape
-    return ModelDiagnostics(rounds.size, length, trajectories, question.propensities_estimated)
+class _Found(NamedTuple):
+    """What the model says, and of how many events, in how many histories of how many rounds."""
+
+    value: float
+    events: int
+    rounds: int
+    trajectories: int
+    curve: LearningCurve | None
 
 
-def _expected(question: Question) -> tuple[FloatArray, tuple[str, ...]]:
-    """The model's expectation at every event, and what a reader must know of it; no table of all events is built."""
+def _expected(question: Question) -> tuple[_Found, tuple[str, ...]]:
+    """The model's expectation over all events, and what a reader must know; no table of all events is built."""
     events = weigh(question, model=True)
-    return np.concatenate([block.base for block in events])[None], events.notes
+    if events.keep:
+        base = np.concatenate([block.base for block in events])
+        return _Found(float(base.mean()), base.size, base.size, 1, None), events.notes
+    total, n = 0.0, 0
+    for block in events:
+        total, n = total + float(block.base.sum()), n + block.base.size
+    return _Found(total / n, n, n, 1, None), events.notes
 
 
-def _simulated_all(question: Question) -> tuple[FloatArray, tuple[str, ...]]:
+def _simulated_all(question: Question) -> tuple[_Found, tuple[str, ...]]:
     streams = Streams.of(question.seed)
-    parts = predicted_parts(question, streams)
-    return np.concatenate([_simulated(question, log, predicted, streams) for log, predicted in parts]), ()
+    rounds = _simulated(question, *predictions_in_memory(question, streams), streams)
+    trajectories, length = rounds.shape
+    return _Found(float(rounds.mean()), rounds.size, length, trajectories, _curve(rounds)), ()
 
 
 def _simulated(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:

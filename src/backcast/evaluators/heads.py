@@ -56,6 +56,8 @@ def cut_head(log: Any, rows: int) -> tuple[Log, Any]:
         taken.append(part[:missing])
         if missing < len(part):
             return joined_log(taken), Tail(log, rows)
+    if not taken:
+        raise EvaluationError("the stream gave no events")
     return joined_log(taken), None
 
 

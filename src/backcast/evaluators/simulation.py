@@ -11,13 +11,14 @@ from scipy import stats
 from backcast.arrays import FloatArray
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.engine.events import Curve
-from backcast.engine.run import Run, Steering
+from backcast.engine.run import Steering
 from backcast.engine.trajectory import Trajectory
-from backcast.errors import Enough, EvaluationError, HorizonNotReached
+from backcast.errors import Enough, HorizonNotReached
 from backcast.estimate import LearningCurve
-from backcast.evaluators.acceptance import smallest_in
-from backcast.evaluators.predictions import predicted_parts
+from backcast.evaluators.course import Course, hull
+from backcast.evaluators.predictions import Guide, guided, predictions_in_memory
 from backcast.evaluators.question import Question, Streams, stopped_note
+from backcast.evaluators.resuming import Diary
 from backcast.log import Log
 
 __all__ = ["Simulation", "curve_of", "diagnose", "simulate"]
@@ -56,28 +57,41 @@ class Simulation:
 def simulate(question: Question, steering: Steering) -> Simulation:
     """Run the policy through the log, part by part."""
     streams = Streams.of(question.seed)
-    run: Run | None = None
-    whole: Log | None = None
-    smallest, bound_known, stopped = 1.0, True, False
-    rewards = values = (np.inf, -np.inf)
-    for part, predicted in predicted_parts(question, streams):
-        if run is None:
-            run = _new_run(question, steering, part, streams)
-            whole = part if question.in_memory else None
-        smallest = min(smallest, smallest_in(part))
-        bound_known = bound_known and shows_smallest(part)
-        rewards = _hull(rewards, part.reward_bounds)
-        values = _hull(values, (float(predicted.min()), float(predicted.max())))
-        try:
-            run.feed(part, predicted, streams.acceptance.random(len(part)), on_progress=question.on_progress)
-        except Enough:
-            stopped = True
-            break
-    if run is None:
-        raise EvaluationError("the stream gave no events")
-    ranges = rewards, _hull(rewards, values)
-    estimated = question.propensities_estimated
-    found = Simulation(run.close(), run.curve, whole, *ranges, smallest, bound_known, steering.c_max, estimated)
+    if not question.in_memory:
+        question, guide = guided(question)
+        course = Course.begun(question, steering, question.log, streams)
+        return _found(question, course, None, stopped=not _fed(question, course, guide))
+    log, predicted = predictions_in_memory(question, streams)
+    course = Course.begun(question, steering, log, streams)
+    return _found(question, course, log, stopped=not course.feed(log, predicted))
+
+
+def _fed(question: Question, course: Course, guide: Guide) -> bool:
+    """Feed the parts of a stream, from where a kept pass was left; False where somebody had enough."""
+    diary = None if question.keep is None else Diary(question.keep, course, guide)
+    part = None
+    for part in (question.log if diary is None else diary.begin(question.log)) or ():
+        if not all(course.feed(piece, predicted) for piece, predicted in guide.predicted(part)):
+            return False
+        if diary is not None:
+            diary.note(part)
+    if diary is not None and part is not None:
+        diary.note(part, last=True)
+    return True
+
+
+def _found(question: Question, course: Course, whole: Log | None, *, stopped: bool) -> Simulation:
+    ranges = course.rewards, hull(course.rewards, course.values)
+    found = Simulation(
+        course.run.close(),
+        course.run.curve,
+        whole,
+        *ranges,
+        course.smallest,
+        course.bound_known,
+        course.run.steering.c_max,
+        question.propensities_estimated,
+    )
     if stopped:
         return _partial(question, found)
     if not found.complete:
@@ -93,34 +107,6 @@ def _partial(question: Question, found: Simulation) -> Simulation:
     total = len(question.log) if question.in_memory else question.log.n_rows
     notes = () if done == total else (stopped_note(f"{done:,} of {total:,} events"),)
     return replace(found, log=None, notes=notes)
-
-
-def shows_smallest(log: Log) -> bool:
-    """Whether the log tells the smallest probability of its logger: all of them are recorded, or all are alike.
-
-    >>> shows_smallest(Log(None, [0, 1], [0, 0], [0.5, 0.5])), shows_smallest(Log(None, [0, 1], [0, 0], [0.4, 0.6]))
-    (True, False)
-    """
-    if log.logging_probabilities is not None:
-        return True
-    return bool(np.allclose(log.propensities, 1 / log.n_actions, rtol=1e-6, atol=0.0))
-
-
-def _hull(one: tuple[float, float], other: tuple[float, float]) -> tuple[float, float]:
-    return min(one[0], other[0]), max(one[1], other[1])
-
-
-def _new_run(question: Question, steering: Steering, part: Log, streams: Streams) -> Run:
-    length = len(part) if question.in_memory else question.log.n_rows
-    return Run(
-        question.policy,
-        steering,
-        part.reward_bounds,
-        streams.policy,
-        horizon=question.horizon,
-        length=length,
-        keep_order=question.in_memory,
-    )
 
 
 def _report_failure(question: Question, found: Simulation) -> None:
