@@ -13,6 +13,7 @@ from scipy import stats
 from backcast.errors import OptionError
 from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.drns import DRns
+from backcast.evaluators.partwise import LEAST_PARTS, LEAST_PASSES, number_of_parts
 from backcast.evaluators.question import Evaluator, Question
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -86,7 +87,7 @@ def _chosen(
     if not any(is_learning(policy) for policy in policies):
         return DR(), question, ("auto chose cross-fitted DR, because the policy is fixed.",)
     if not question.in_memory:
-        return DRns(q=0.01), question, ("auto chose DRns(q=0.01) in log order, because the log is a stream.",)
+        return _for_stream(question, policies, exchangeable)
     if not _settled_exchangeable(question.log, exchangeable):
         return _in_log_order(question)
     if question.horizon is None:
@@ -98,6 +99,25 @@ def _chosen(
         return ClockReplay(), _with_replicates(question), (why,)
     why = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
     return DRns.recommended(len(question.log)), _with_replicates(question), (why,)
+
+
+def _for_stream(
+    question: Question, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, Question, tuple[str, ...]]:
+    """Clock replay in parts where the caller says that order means nothing, as many of them as can be afforded."""
+    in_order = "auto chose DRns(q=0.01) in log order, because the log is a stream{}."
+    if not (exchangeable and question.horizon is not None and hasattr(question.log, "counted")):
+        return DRns(q=0.01), question, (in_order.format(""),)
+    question = replace(question, log=question.log.counted())
+    number = number_of_parts(question.log.n_rows, ClockReplay().pool)
+    events = question.log.n_rows / number
+    affordable = min(_limit(policy) / (LEAST_PASSES * events * _updates(question, policy)) for policy in policies)
+    if affordable < 2 * LEAST_PARTS and affordable < number:
+        return DRns(q=0.01), question, (in_order.format(" and clock replay would take too long with this policy"),)
+    evaluator = ClockReplay() if affordable >= number else ClockReplay(parts=int(affordable))
+    some = "" if evaluator.parts is None else f", {evaluator.parts} of {number} to save time"
+    why = f"auto chose ClockReplay on parts of the stream{some}, because the log is exchangeable."
+    return evaluator, _with_model(question, CrossFit(LowVariance())), (why,)
 
 
 def _settled_exchangeable(log: Log, said: bool | None) -> bool:
@@ -128,12 +148,15 @@ def _with_replicates(question: Question) -> Question:
 
 def _affordable(question: Question, policies: Sequence[Any]) -> bool:
     events = min(len(question.log), ClockReplay().pool)
+    return all(PASSES * events * _updates(question, policy) <= _limit(policy) for policy in policies)
+
+
+def _updates(question: Question, policy: Any) -> float:
+    """How often a pass scores all its events, in units of what a linear policy takes."""
     assert question.horizon is not None
-    for policy in policies:
-        updates = question.horizon / batch_size_of(policy)
-        if isinstance(policy, LinearThompson):
-            updates *= THOMPSON_COST
-        limit = COMPILED_LIMIT if isinstance(policy, CompiledPolicy) else PYTHON_LIMIT
-        if PASSES * events * updates > limit:
-            return False
-    return True
+    updates = question.horizon / batch_size_of(policy)
+    return updates * THOMPSON_COST if isinstance(policy, LinearThompson) else updates
+
+
+def _limit(policy: Any) -> float:
+    return COMPILED_LIMIT if isinstance(policy, CompiledPolicy) else PYTHON_LIMIT

@@ -20,6 +20,7 @@ from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
 from backcast.evaluators.clock import ClockReplay, clock_diagnostics
 from backcast.evaluators.drns import WC, DRns
+from backcast.evaluators.partwise import partwise
 from backcast.evaluators.permuted import Permuted, permuted_diagnostics
 from backcast.evaluators.question import Question, stopped_note
 from backcast.evaluators.replicated import Replicated, replicated_from
@@ -156,9 +157,11 @@ def compare(
     question = kept_in(checkpoint, question, chosen, {f"policy {name!r}": one for name, one in policies.items()})
     with showing_progress(log, progress) as tell:
         question = replace(question, on_progress=tell)
+        if isinstance(chosen, ClockReplay) and not question.in_memory:
+            return _paired_by_part(chosen, question, policies, notes)
         if isinstance(chosen, ClockReplay):
             return _paired(chosen, clock_diagnostics, question, policies, notes)
-        may_permute = evaluator == "auto" or exchangeable or isinstance(replicates, int)
+        may_permute = (question.in_memory and (evaluator == "auto" or exchangeable)) or isinstance(replicates, int)
         if isinstance(chosen, DRns | WC) and horizon is not None and question.replicates is not None and may_permute:
             return _paired(Permuted(chosen, horizon), permuted_diagnostics, question, policies, notes)
         return _one_by_one(chosen, question, policies, notes)
@@ -186,6 +189,20 @@ def _paired(
     freedom = found.member.shape[1] - 1
     gaps = _Gaps("paired group jackknife", sampling + monte_carlo, found.gap_variance, freedom)
     return _comparison(estimates, gaps, question.level, notes)
+
+
+def _paired_by_part(
+    evaluator: ClockReplay, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]
+) -> Comparison:
+    """All policies on the same parts of a stream: the variance of their differences by part, over the parts."""
+    found = partwise(evaluator, question, list(policies.values()))
+    estimates = {}
+    for place, (name, policy) in enumerate(policies.items()):
+        own = replace(question, policy=policy, policy_name=named_policy(policy))
+        estimates[name] = with_passage(found.estimate(place, evaluator.name, own), evaluator, own)
+    freedom = len(found.passes) - 1
+    gaps = _Gaps("paired by part, Student", found.covariance(), found.gap_variance, freedom)
+    return _comparison(estimates, gaps, question.level, (*notes, *found.notes))
 
 
 def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:

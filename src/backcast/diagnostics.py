@@ -191,6 +191,35 @@ class PermutedDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
+class PartsDiagnostics(Facts):
+    """Of clock replay on the parts of a stream.
+
+    Attributes
+    ----------
+    events, rounds
+        Events of the parts that were used, and rounds T of a pass.
+    parts, passes_each
+        Parts of the stream, and passes over each.
+    bias_certificate
+        Mean over parts and passes of the exhausted mass, summed over rounds: bounds the total variation between the
+        simulated and the true history.
+    sampling_error, monte_carlo_error
+        What another log would change, and what more passes would; together they make the standard error.
+    propensities_estimated
+        Whether propensities were estimated from the log rather than recorded; those of a stream never are.
+    """
+
+    events: int
+    rounds: int
+    parts: int
+    passes_each: int
+    bias_certificate: float
+    sampling_error: float
+    monte_carlo_error: float
+    propensities_estimated: bool = False
+
+
+@dataclass(frozen=True)
 class OtherDiagnostics:
     """Facts of an evaluator that is not ours, as a file has them."""
 
@@ -215,6 +244,7 @@ KINDS: tuple[type[Any], ...] = (
     ReplayDiagnostics,
     ClockDiagnostics,
     PermutedDiagnostics,
+    PartsDiagnostics,
 )
 
 

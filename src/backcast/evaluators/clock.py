@@ -15,8 +15,9 @@ from backcast.arrays import BoolArray, FloatArray, IntArray
 from backcast.diagnostics import ClockDiagnostics
 from backcast.engine.clock import ClockPass, clock_pass
 from backcast.engine.events import events_of
-from backcast.errors import EvaluationError, HorizonNotReached
+from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate
+from backcast.evaluators.partwise import partwise
 from backcast.evaluators.pool import Material
 from backcast.evaluators.predictions import honest_predictions
 from backcast.evaluators.question import Question
@@ -64,7 +65,10 @@ class ClockReplay:
     Parameters
     ----------
     pool
-        Events of a longer log that take part in one pass, drawn afresh for each.
+        Events of a longer log that take part in one pass, drawn afresh for each. A stream is cut into parts of at most
+        so many events, at least ten of them, and each part is evaluated by itself.
+    parts
+        How many of a stream's parts to use, evenly spread; all of them where None.
     tolerance
         Largest exhaustion certificate (summed over rounds) of a horizon that is chosen for you.
 
@@ -76,9 +80,12 @@ class ClockReplay:
 
     pool: int = 100_000
     tolerance: float = 0.05
+    parts: int | None = None
 
     def __post_init__(self) -> None:
         count("pool", self.pool, 1)
+        if self.parts is not None:
+            count("parts", self.parts, 2)
         at_least("tolerance", self.tolerance, 0.0)
 
     @property
@@ -88,8 +95,6 @@ class ClockReplay:
 
     def material(self, question: Question) -> Material:
         """The events with their predictions; a horizon that the log supports with ease where none is given."""
-        if not question.in_memory:
-            raise EvaluationError("ClockReplay needs the log in memory; read it with read_log, or use DRns on a stream")
         log, predicted = honest_predictions(question)
         horizon = question.horizon
         if horizon is None:
@@ -140,7 +145,9 @@ class ClockReplay:
         return outcome.certificate <= EXHAUSTED_SHARE * outcome.rounds
 
     def answer(self, question: Question) -> Estimate:
-        """Value from passes over the whole log, error from subsets of groups."""
+        """Value from passes over the whole log, error from subsets of groups; of a stream both from its parts."""
+        if not question.in_memory:
+            return partwise(self, question, [question.policy]).estimate(0, self.name, question)
         found = replicated(self, question)
         return found.estimate(self, question, clock_diagnostics(found, question))
 

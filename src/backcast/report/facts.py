@@ -119,7 +119,8 @@ def _estimated(estimated: bool) -> Judgement:
 def _monte_carlo_share(facts: Mapping[str, Any]) -> Judgement:
     """Chance in the runs against chance in the log: only the first can be bought down by more of them."""
     chance, log = facts["monte_carlo_error"], facts["sampling_error"]
-    if not math.isfinite(log):
+    # of the parts of a stream each has passes of its own, so their standard error holds both
+    if not math.isfinite(log) or "parts" in facts:
         return Judgement("", "")
     if chance <= 0.5 * log:
         return Judgement("good", "small beside the sampling error")
@@ -161,6 +162,8 @@ KNOWN = {
         "Of simulated histories, at most about this share would have gone differently live; estimated from the log.",
     ),
     "passes": _Known("passes", "Simulated histories from the whole log, whose average is the value."),
+    "parts": _Known("parts", "Parts of the stream; how much they differ gives the standard error."),
+    "passes_each": _Known("passes over each part", "Simulated histories from each part; their average is its value."),
     "permutations": _Known("permutations", "Orders of the whole log that were run; their average is the value."),
     "replicates": _Known("replicates", "Runs on subsets of the log, from which the standard error comes."),
     "sampling_error": _Known("sampling error", "How far the value would be off because the log is one of many."),

@@ -111,9 +111,12 @@ def _accepted(facts: dict[str, Any]) -> str:
 
 def _runs(facts: dict[str, Any]) -> str:
     """How many simulated histories the answer rests on; empty for evaluators that make one pass."""
+    events, rounds = f"{figure(facts.get('events'))} events", f"{figure(facts.get('rounds'))} rounds"
+    if "parts" in facts:
+        parts = f"{figure(facts['parts'])} parts of a stream, {events} together"
+        return f"{figure(facts['passes_each'])} histories of {rounds} from each of {parts}"
     if "replicates" not in facts:
         return ""
-    events, rounds = f"{figure(facts['events'])} events", f"{figure(facts['rounds'])} rounds"
     whole = f"{figure(facts['passes'])} histories" if "passes" in facts else f"{figure(facts['permutations'])} orders"
     subsets = f"; {figure(facts['replicates'])} on subsets" if facts["replicates"] else ""
     return f"{whole} of {rounds} from {events}{subsets}"

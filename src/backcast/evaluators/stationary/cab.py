@@ -77,7 +77,9 @@ def _estimate(question: Question, log: StagedLog, threshold: float) -> Estimate:
 
 
 def _blended(question: Question, log: StagedLog, threshold: float) -> WeighedLog:
-    return weigh_staged(question, log, Recipe(partial(_weigh_blended, threshold), model=True))
+    # sums kept under one threshold are not those under another
+    own = question.within(f"threshold-{threshold:g}")
+    return weigh_staged(own, log, Recipe(partial(_weigh_blended, threshold), model=True))
 
 
 def _weigh_blended(threshold: float, policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:

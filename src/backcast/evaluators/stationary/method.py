@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import operator
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import reduce
 from typing import Any
 
 import numpy as np
 
+from backcast.crew import Shared
 from backcast.diagnostics import WeightDiagnostics
 from backcast.engine.scoring import name_of
 from backcast.errors import Enough, EvaluationError, OptionError
@@ -92,13 +94,14 @@ def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     if not events.shards:
         return _moments(events, shapes)
     tell = events.telling()
-    question = replace(events.question, log=None, on_progress=no_progress)
+    terms = replace(events.question.terms, on_progress=tell)
+    question = replace(events.question, log=None, keep=None, on_progress=no_progress)
     jobs = [
         Job(("moments", events.passes, number), (shard,), shard.n_rows) for number, shard in enumerate(events.shards)
     ]
     # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
-    options: dict[str, Any] = {"n_jobs": question.n_jobs, "threads": True, "on_progress": tell}
-    found = work_off(_shard_moments, (question, events.recipe, shapes), jobs, **options)
+    with closing(Shared(question, events.recipe, shapes)) as shared:
+        found = work_off(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
     if found.stopped:
         raise Enough
     return _summed(found.results)

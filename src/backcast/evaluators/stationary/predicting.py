@@ -10,7 +10,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.errors import EvaluationError
+from backcast.checkpoint import Checkpoint
+from backcast.errors import EvaluationError, OptionError
 from backcast.evaluators.heads import cut_head
 from backcast.evaluators.question import Question, Streams
 from backcast.log import Log
@@ -20,6 +21,7 @@ from backcast.reward_models.honesty import CrossFit, Fitted, Given, HonestModel,
 __all__ = ["HEAD", "Predictor", "Stage", "StagedLog", "staged", "with_fitted_model"]
 
 HEAD = 100_000  # events at the head of a stream that train its reward model
+PROBE = 8  # events of the head that a model is asked about
 ONCE = "the log is a {}, which can be read only once; give a Log, a stream from scan_log, or a list of parts"
 
 
@@ -97,8 +99,23 @@ def with_fitted_model(question: Question) -> tuple[Question, tuple[str, ...]]:
             "the stream's head, or Fitted(model)"
         )
     fitted = Fitted(copy.deepcopy(honest.model).fit(head))
+    if question.keep is not None:
+        check_said(question.keep, fitted.model, head[:PROBE])
     note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
     return replace(question, log=rest, reward_model=fitted), (note,)
+
+
+def check_said(keep: Checkpoint, model: Any, some: Log) -> None:
+    """Refuse a model that says something else of these events than it said when the kept work was done."""
+    said = np.asarray(model.predict(some.contexts))
+    kept = keep.get("said")
+    if kept is None:
+        keep.put("said", said)
+    elif not np.array_equal(kept.value, said):
+        raise OptionError(
+            f"{type(model).__name__} came out differently when it was fitted on the same events again, so the work "
+            "that was kept does not go with it; fix its seed, remove the checkpoint folder and start again"
+        )
 
 
 def _in_memory(honest: HonestModel, log: Log, seed: int) -> StagedLog:
