@@ -104,6 +104,7 @@ def _epilog(example: str, codes: str = EXIT_CODES, with_file: str = "") -> str:
 
 app.command(epilog=_epilog("backcast init news.csv"))(init)
 
+BIG_LOG = (*o.LOG, *o.STREAM)
 EVALUATE_EXAMPLE = (
     f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
     "--horizon 300"
@@ -111,18 +112,21 @@ EVALUATE_EXAMPLE = (
 
 
 @command(
-    app, (*o.LOG, *o.RUN, *o.WORK, *o.OUTPUT), epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml")
+    app,
+    (*BIG_LOG, *o.RUN, *o.WORK, *o.OUTPUT),
+    epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml"),
 )
 def evaluate(words: Words) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
+    from backcast.cli.streaming import log_or_stream_of
 
     settings = words.settings
     # words are checked before a file is read: a slip shows at once
     check_places(settings)
     asked, policies = run.asked_from(settings, paired=False), run.policies_from(settings)
-    log = run.read_log_of(settings)
+    log = log_or_stream_of(settings, quiet=words.silent)
     found = run.run_evaluations(log, policies, asked, quiet=words.silent)
     if not found:
         raise typer.Exit(INTERRUPTED)
@@ -139,18 +143,19 @@ PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 
 
 @command(
-    app, (*o.LOG, *PAIRED, *o.WORK, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml")
+    app, (*BIG_LOG, *PAIRED, *o.WORK, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml")
 )
 def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
+    from backcast.cli.streaming import log_or_stream_of
     from backcast.errors import Enough
 
     settings = words.settings
     check_places(settings)
     asked, policies = run.asked_from(settings, paired=True), run.policies_from(settings, least=2)
-    log = run.read_log_of(settings)
+    log = log_or_stream_of(settings, quiet=words.silent)
     try:
         found = run.run_comparison(log, policies, asked, quiet=words.silent)
     except Enough:
@@ -174,14 +179,15 @@ OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log
 def check(words: Words, policy: str | None) -> None:
     """Look for what is wrong with a log, and say what to do about it."""
     from backcast.cli.check import print_health
-    from backcast.cli.run import make_policies, read_log_of
+    from backcast.cli.run import make_policies
     from backcast.cli.speech import print_json
+    from backcast.cli.streaming import comfortable_log_of
     from backcast.health import check as examine
 
     made = None if policy is None else next(iter(make_policies([policy]).values()))
     # where nobody says otherwise, drift is a fault
     exchangeable = words.settings.get("exchangeable", True)
-    found = examine(read_log_of(words.settings), made, exchangeable=exchangeable)
+    found = examine(comfortable_log_of(words.settings), made, exchangeable=exchangeable)
     if words.json:
         print_json(found.to_dict())
     else:

@@ -10,7 +10,7 @@ import typer
 
 from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, Registry
 
-__all__ = ["JSON", "KEYS", "LOG", "OUTPUT", "PLANNING", "QUIET", "RUN", "WORK", "Kind", "Option", "annotated"]
+__all__ = ["JSON", "KEYS", "LOG", "OUTPUT", "PLANNING", "QUIET", "RUN", "STREAM", "WORK", "Kind", "Option", "annotated"]
 
 
 @dataclass(frozen=True)
@@ -178,6 +178,16 @@ LOG = _panel(
         flags="--exchangeable/--not-exchangeable",
     ),
 )
+STREAM = _panel(
+    "The log",
+    Option(
+        "stream",
+        TRUTH,
+        "Whether the log is read in parts, never all of it in memory. If not given, it is when it would take more than "
+        "half of the memory that is free.",
+        flags="--stream/--no-stream",
+    ),
+)
 POLICY_HELP = (
     "Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a module of "
     "the current folder, which is imported and called. "
@@ -276,7 +286,7 @@ PLANNING = _panel(
     Option("agreement", NUMBER, "Likewise: share of decisions in which the two policies agree.", "0", metavar="NUMBER"),
     Option("run_sd", NUMBER, "Likewise: spread of a policy's average reward over live runs.", "0", metavar="NUMBER"),
 )
-KEYS = {option.key: option for option in (*LOG, *RUN, *WORK, *OUTPUT, *PLANNING)}
+KEYS = {option.key: option for option in (*LOG, *STREAM, *RUN, *WORK, *OUTPUT, *PLANNING)}
 
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 QUIET = Annotated[bool, typer.Option("--quiet", help="No progress, verdict or notes.")]

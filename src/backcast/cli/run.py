@@ -23,11 +23,14 @@ if TYPE_CHECKING:
     from backcast.comparison import Comparison
     from backcast.estimate import Estimate
     from backcast.log import Log
+    from backcast.sources.stream import LogStream
 
 __all__ = [
     "Asked",
     "asked_from",
+    "columns_of",
     "facts_about",
+    "is_vw",
     "make_policies",
     "make_replicates",
     "policies_from",
@@ -47,20 +50,24 @@ def read_log_of(settings: Settings) -> Log:
     import backcast as bc
 
     path = settings.need("log", "the log")
-    if _is_vw(settings, path):
+    if is_vw(settings, path):
         kind = settings.get("format")
         options = _given(settings, "n_actions", "hash_size", "reward_range")
         return bc.read_vw(path, format=None if kind == "vw" else kind, **options)
+    return bc.read_log(path, **columns_of(settings))
+
+
+def columns_of(settings: Settings) -> dict[str, Any]:
+    """Which column plays which part, as ``read_log`` and ``scan_log`` take it."""
     taken = ("n_actions", "action_labels", "hash_size", "times", "available", "logging_probabilities", "reward_range")
-    return bc.read_log(
-        path,
-        context=settings.several("context"),
-        action=settings.need("action", "the column of the action"),
-        reward=settings.need("reward", "the column of the reward"),
-        propensity=_propensity(settings),
-        format=settings.get("format"),
+    return {
+        "context": settings.several("context"),
+        "action": settings.need("action", "the column of the action"),
+        "reward": settings.need("reward", "the column of the reward"),
+        "propensity": _propensity(settings),
+        "format": settings.get("format"),
         **_given(settings, *taken),
-    )
+    }
 
 
 def _given(settings: Settings, *keys: str) -> dict[str, Any]:
@@ -69,7 +76,8 @@ def _given(settings: Settings, *keys: str) -> dict[str, Any]:
     return given | ({"reward_range": tuple(given["reward_range"])} if "reward_range" in given else {})
 
 
-def _is_vw(settings: Settings, path: str) -> bool:
+def is_vw(settings: Settings, path: str) -> bool:
+    """Whether the log is one of Vowpal Wabbit, which names no columns."""
     from backcast.sources.vw import looks_like_vw
 
     given = settings.get("format")
@@ -208,15 +216,15 @@ def make_replicates(given: str | int | None, default: str) -> int | str | None:
     return int(cast(str, given))
 
 
-def run_evaluations(log: Log, policies: Mapping[str, Any], asked: Asked, *, quiet: bool) -> dict[str, Estimate]:
+def run_evaluations(
+    log: Log | LogStream, policies: Mapping[str, Any], asked: Asked, *, quiet: bool
+) -> dict[str, Estimate]:
     """An estimate for each policy, with a progress bar; of those that were begun, where somebody has enough."""
     import backcast as bc
 
     estimates: dict[str, Estimate] = {}
-    with (
-        asked.engine.at_work(),
-        _watched(log, asked.passes(policies.values()), len(policies), quiet=quiet) as (bar, stop),
-    ):
+    passes = asked.passes(policies.values()) if _in_memory(log) else 1
+    with asked.engine.at_work(), _watched(log, passes, len(policies), quiet=quiet) as (bar, stop):
         for name, policy in policies.items():
             bar.begin(name)
             try:
@@ -228,11 +236,13 @@ def run_evaluations(log: Log, policies: Mapping[str, Any], asked: Asked, *, quie
     return estimates
 
 
-def run_comparison(log: Log, policies: Mapping[str, Any], asked: Asked, *, quiet: bool) -> Comparison:
+def run_comparison(log: Log | LogStream, policies: Mapping[str, Any], asked: Asked, *, quiet: bool) -> Comparison:
     """The policies compared, with a progress bar."""
     import backcast as bc
 
-    with asked.engine.at_work(), _watched(log, asked.passes(policies.values()), 1, quiet=quiet) as (bar, stop):
+    # parts of a stream are gone through once for all policies, or once for each
+    passes = asked.passes(policies.values()) if _in_memory(log) else len(policies)
+    with asked.engine.at_work(), _watched(log, passes, 1, quiet=quiet) as (bar, stop):
         bar.begin(f"{len(policies)} policies")
         watched: dict[str, Any] = {"progress": _telling(bar, stop), "checkpoint": asked.kept("comparison")}
         return bc.compare(log, policies, asked.evaluator, **watched, **asked.options)
@@ -249,11 +259,11 @@ def _telling(bar: Bar, stop: Stop) -> Callable[[int], None]:
 
 
 @contextmanager
-def _watched(log: Log, passes: int, tasks: int, *, quiet: bool) -> Iterator[tuple[Bar, Stop]]:
+def _watched(log: Log | LogStream, passes: int, tasks: int, *, quiet: bool) -> Iterator[tuple[Bar, Stop]]:
     """A progress bar, an ear for Ctrl-C, and warnings of drift as single lines, each once."""
     with (
         stopping(quiet=quiet) as stop,
-        progress_bar(len(log) * passes, tasks, quiet=quiet) as bar,
+        progress_bar(_events(log) * passes, tasks, quiet=quiet) as bar,
         warnings_in_one_line(),
     ):
         yield bar, stop
@@ -281,12 +291,26 @@ def warnings_in_one_line() -> Iterator[None]:
         yield
 
 
-def facts_about(log: Log, source: str) -> dict[str, Any]:
+def facts_about(log: Log | LogStream, source: str) -> dict[str, Any]:
     """What the log is, for the top of a table and the end of a report."""
+    from backcast.log import Log
+
     return {
         "log": source,
-        "events": len(log),
+        "events": _events(log),
         "actions": log.n_actions,
         "features": log.n_features,
-        "average reward in the log": float(log.rewards.mean()),
+        "average reward in the log": float(log.rewards.mean()) if isinstance(log, Log) else log.average_reward(),
     }
+
+
+def _in_memory(log: Log | LogStream) -> bool:
+    from backcast.log import Log
+
+    return isinstance(log, Log)
+
+
+def _events(log: Log | LogStream) -> int:
+    from backcast.log import Log
+
+    return len(log) if isinstance(log, Log) else log.n_rows or 0

@@ -1,0 +1,94 @@
+"""The command line on logs that are read in parts: asked for, or because memory would not hold them in comfort."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+
+from backcast.cli import main, streaming
+
+COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A folder with a log of 600 events in row groups of 70."""
+    rng = np.random.default_rng(3)
+    shown = rng.integers(2, size=600)
+    clicks = (rng.random(600) < np.where(shown, 0.75, 0.25)).astype(float)
+    table = pa.table({"f": rng.normal(size=600), "shown": shown, "click": clicks, "p": np.full(600, 0.5)})
+    pq.write_table(table, tmp_path / "log.parquet", row_group_size=70)
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr(sys, "path", list(sys.path))
+    monkeypatch.setenv("COLUMNS", "100")
+    return tmp_path
+
+
+def result(words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
+    assert main(shlex.split(f"{words} --json")) == 0
+    found: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return found
+
+
+def test_a_stream_gives_the_answer_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"evaluate log.parquet {COLUMNS} --policy fixed:probabilities=[0.25,0.75] --evaluator ips"
+    whole, parts = (result(f"{words} {flag}", capsys) for flag in ("--no-stream", "--stream"))
+    one, two = (next(iter(found["estimates"].values())) for found in (whole, parts))
+    assert two["value"] == pytest.approx(one["value"], rel=1e-12)
+    assert {key: parts["log"][key] for key in ("events", "actions", "features")} == {
+        key: whole["log"][key] for key in ("events", "actions", "features")
+    }
+
+
+def test_learners_are_compared_by_parts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (folder / "run.toml").write_text(
+        'log = "log.parquet"\ncontext = "f"\naction = "shown"\nreward = "click"\npropensity = "p"\nstream = true\n'
+        'exchangeable = true\nhorizon = 4\n[policies]\na = "ucb1"\nb = "uniform"\n'
+    )
+    found = result("compare run.toml", capsys)
+    assert found["estimates"]["a"]["diagnostics"]["kind"] == "PartsDiagnostics"
+    assert found["differences"][0]["interval"]["method"] == "paired by part, Student"
+    assert main(["compare", "run.toml", "--report", "report.html"]) == 0
+    assert "parts" in (folder / "report.html").read_text()
+
+
+def test_a_log_too_large_for_memory_is_read_in_parts_by_itself(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(streaming, "free_memory", lambda: 40_000)
+    words = f"log.parquet {COLUMNS} --policy uniform --evaluator ips"
+    assert main(shlex.split(f"evaluate {words}")) == 0
+    told = capsys.readouterr().err
+    # 600 events of one feature and four more columns of eight bytes
+    assert "the log would take 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in told
+    assert main(shlex.split(f"evaluate {words} --no-stream")) == 0
+    assert "in parts" not in capsys.readouterr().err
+    assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 2
+    assert "this command needs it whole; name some of its files" in capsys.readouterr().err
+
+
+def test_what_cannot_be_streamed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+    words = "--context f --action shown --reward click --estimate-propensities --policy uniform --stream"
+    assert main(shlex.split(f"evaluate log.parquet {words}")) == 2
+    assert "propensities are estimated are read whole" in capsys.readouterr().err
+
+
+def test_free_memory_is_what_the_system_and_the_group_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(streaming, "MEMORY", folder / "meminfo")
+    monkeypatch.setattr(streaming, "GROUP", folder)
+    assert streaming.free_memory() is None
+    (folder / "meminfo").write_text("MemTotal:  8000 kB\nMemAvailable:   4000 kB\n")
+    assert streaming.free_memory() == 4_096_000
+    (folder / "memory.max").write_text("3000000\n")
+    (folder / "memory.current").write_text("1000000\n")
+    assert streaming.free_memory() == 2_000_000
+    (folder / "memory.max").write_text("max\n")
+    assert streaming.free_memory() == 4_096_000
