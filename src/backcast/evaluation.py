@@ -6,20 +6,18 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from dataclasses import replace
 from functools import partial
-from itertools import pairwise
 from os import PathLike
 from typing import Any
 
-import numpy as np
-
 from backcast.choosing import sure_of_evaluator
-from backcast.errors import EvaluationError, HorizonNotReached, OptionError
-from backcast.estimate import POLICY_VALUE, Estimate, Interval
+from backcast.errors import OptionError
+from backcast.estimate import Estimate
 from backcast.evaluators.clock import ClockReplay
 from backcast.evaluators.passing import can_be_seen, passage_of
 from backcast.evaluators.question import Evaluator, Question
+from backcast.evaluators.segmented import segmented_estimate
 from backcast.identity import kept_in
-from backcast.intervals.segments import Segments, student_interval
+from backcast.intervals.segments import Segments
 from backcast.options import at_least, count
 from backcast.policies.protocol import LogPolicy, Policy
 from backcast.work import no_progress
@@ -75,8 +73,8 @@ def evaluate(
         Replicates run at once, -1 for one a core; None for one, or for what ``joblib.parallel_config`` says, be it a
         cluster. The answer does not depend on it.
     checkpoint
-        A folder in which finished replicates are kept. The same question asked again goes on from there; another one
-        is refused.
+        A folder in which finished replicates are kept, and of a stream its parts or the state of a pass. The same
+        question asked again goes on from there; another one is refused.
     time_limit
         Seconds that one replicate may take, after which the run ends with a :class:`backcast.WorkError`; None for any
         time.
@@ -119,7 +117,7 @@ def answer_with(evaluator: Evaluator, question: Question) -> Estimate:
     if question.replicates == "default":
         question = replace(question, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
     if isinstance(question.interval, Segments):
-        return with_passage(_by_segments(evaluator, question, question.interval), evaluator, question)
+        return with_passage(segmented_estimate(evaluator, question, question.interval), evaluator, question)
     return with_passage(evaluator.answer(question), evaluator, question)
 
 
@@ -168,28 +166,6 @@ def check_question(
     count("seed", seed, 0)
     if time_limit is not None:
         at_least("time_limit", time_limit, 0.0, strict=True)
-
-
-def _by_segments(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
-    """Evaluate disjoint contiguous segments and combine them."""
-    if not question.in_memory:
-        raise EvaluationError("Segments cuts a log in memory; read it with read_log, or choose another interval")
-    edges = np.linspace(0, len(question.log), segments.count + 1).astype(np.int64)
-    if (np.diff(edges) < 1).any():
-        raise EvaluationError(f"{len(question.log)} events cannot be cut into {segments.count} segments; use fewer")
-    whole = evaluator.answer(replace(question.within("whole"), interval=None))
-    parts = []
-    for number, (start, end) in enumerate(pairwise(edges)):
-        own = question.within(f"segment-{number}")
-        own = replace(own, log=question.log[start:end], interval=None, seed=question.seed + 1 + number)
-        try:
-            parts.append(evaluator.answer(own).value)
-        except HorizonNotReached as failure:
-            raise HorizonNotReached(f"segment {number} of {segments.count}: {failure}; or use fewer segments") from None
-    values = np.array(parts)
-    error, low, high = student_interval(values, question.level)
-    described = Interval(low, high, question.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE)
-    return replace(whole, value=float(values.mean()), std_error=error, interval=described, notes=())
 
 
 @contextmanager

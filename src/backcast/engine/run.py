@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
+import numpy.typing as npt
 
 from backcast.arrays import FloatArray, IntArray
 from backcast.engine.drivers import NEVER, Pending, Stops, drive, drive_scored, pack
@@ -83,6 +84,8 @@ class Run:
         A fixed block length; adapted to the acceptance rate where None.
     keep_order
         Whether to remember which events were accepted.
+    lessons
+        A list to write down what the policy of the present trajectory is taught, where it learns outside compiled code.
     """
 
     policy: Any
@@ -94,6 +97,7 @@ class Run:
     driver: str = "auto"
     block_size: int | None = None
     keep_order: bool = True
+    lessons: list[Lesson] | None = None
     trajectories: list[Trajectory] = field(default_factory=list)
     curve: Curve = field(init=False)
 
@@ -144,7 +148,14 @@ class Run:
 
     def _begin(self, log: Log) -> None:
         # a stream of its own for each trajectory, so that any of them can be replayed
-        self._twin = fresh_copy(self.policy, log, self.rng.spawn(1)[0])
+        self._enter(fresh_copy(self.policy, log, self.rng.spawn(1)[0]))
+        if self._ratios is None or not self.steering.carry:
+            self._ratios = self._first_ratios()
+        self._watch(new_run(self._first_multiplier(self._ratios), self._rule))
+
+    def _enter(self, twin: Any) -> None:
+        """Let a policy into a trajectory, its queues empty."""
+        self._twin = twin
         self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
         self._pending = Pending.of_length(self._batch if self._batch < NEVER else 0)
         # events set aside in earlier parts, and how many more the policy learns with them
@@ -152,11 +163,11 @@ class Run:
         self._due = self._batch
         self._order: list[IntArray] = []
         self._weights: list[FloatArray] = []
-        if self._ratios is None or not self.steering.carry:
-            self._ratios = self._first_ratios()
-        self._sums = new_run(self._first_multiplier(self._ratios), self._rule)
-        self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
         self._room, self._found = 0, Accepted.of_length(0)
+
+    def _watch(self, sums: npt.NDArray[Any]) -> None:
+        self._sums = sums
+        self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
 
     def _first_ratios(self) -> RunningQuantile:
         ratios = new_quantile(self.steering.q or 0.0, self._rule.c_max, self._quantile_length())
@@ -264,7 +275,10 @@ class Run:
             return
         if self._pending.filled[0] >= self._due:
             self._set_aside(part)
-            give(self._twin, joined_lesson(self._waiting))
+            lesson = joined_lesson(self._waiting)
+            give(self._twin, lesson)
+            if self.lessons is not None:
+                self.lessons.append(lesson)
             self._waiting, self._due = [], self._batch
         if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
             set_multiplier(self._sums[0], min(self._rule.c_max, self.steering.calibrate(self._twin)))
@@ -290,3 +304,5 @@ class Run:
         order = joined(self._order, np.int64)
         self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
         self._twin = None
+        if self.lessons is not None:
+            self.lessons.clear()

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
 from itertools import accumulate, groupby, pairwise
+from pathlib import PurePosixPath
 from typing import Any
 
 import numpy as np
@@ -16,6 +18,7 @@ from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.ahead import ahead
 from backcast.sources.collect import collect
+from backcast.sources.encode import numbers
 from backcast.sources.layout import Layout
 from backcast.sources.pieces import Piece
 
@@ -79,6 +82,38 @@ class LogStream:
         """Number of events; None where the files do not say and nobody has counted (see :meth:`counted`)."""
         rows = [piece.n_rows for piece in self.pieces if piece.n_rows is not None]
         return sum(rows) if len(rows) == len(self.pieces) else None
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """About how much :meth:`read` would take; by the size of the files where they do not tell their rows."""
+        if self.n_rows is None:
+            return sum(piece.stamp.size or 0 for piece in self.pieces if piece.stamp is not None)
+        layout = self.layout
+        context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
+        tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
+        return self.n_rows * (context + tables + 4 * 8)
+
+    def average_reward(self) -> float:
+        """Mean of the rewards, from one pass over their column alone."""
+        total, rows = 0.0, 0
+        reward = self.layout.columns.reward
+        for piece in self.pieces:
+            for batch in piece.batches([reward]):
+                total += float(numbers(batch.column(0), reward, "reward").sum())
+                rows += batch.num_rows
+        return total / rows
+
+    def fingerprint(self) -> str:
+        """A digest of which files these are, as they were opened, which of their rows, and what is read from them.
+
+        No row is read for it: a file is known by its name, its size and the time of its last writing.
+        """
+        pieces = [
+            (PurePosixPath(piece.path).name, piece.stamp, piece.groups, piece.skip, piece.limit)
+            for piece in self.pieces
+        ]
+        known = (pieces, self.layout, self.action_labels, self.first_row)
+        return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
     def counted(self) -> LogStream:
         """The same stream with its number of rows, found by one pass over the actions where files do not say."""
