@@ -237,9 +237,9 @@ def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
     assert found.notes[0].startswith("Subsets of the log are too short for 250 rounds")
 
 
-def test_a_stream_is_refused(tmp_path: Path) -> None:
+def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:
     table = pa.table({"x": [0.0, 1.0], "a": [0, 1], "r": [1.0, 0.0], "p": [0.5, 0.5]})
     pyarrow.parquet.write_table(table, tmp_path / "log.parquet")
     stream = bc.scan_log(tmp_path / "log.parquet", context=["x"], action="a", reward="r", propensity="p")
-    with pytest.raises(bc.EvaluationError, match="in memory"):
+    with pytest.raises(bc.EvaluationError, match="too few for 10 parts; read it with read_log"):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=1)

@@ -287,9 +287,7 @@ def test_a_stream_in_rounds_gives_the_answer_of_the_log(stream: bc.LogStream) ->
 
 def test_what_a_stream_cannot_do_is_said(stream: bc.LogStream) -> None:
     questions: list[dict[str, Any]] = [
-        {"evaluator": bc.DRns(warm_up=5)},
-        {"evaluator": bc.DRns(acceptance=bc.Budget()), "horizon": 5},
-        {"evaluator": bc.DRns(), "interval": bc.Segments(3)},
+        {"evaluator": bc.DRns(q=0.1), "horizon": 5, "replicates": 60},
         {"evaluator": bc.DM()},
         {"evaluator": bc.DM(), "horizon": 50},
     ]
