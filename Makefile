@@ -13,9 +13,11 @@ DEVELOP := $(VENV)/.develop
 DOCS := $(VENV)/.docs
 DASK := $(VENV)/.dask
 PEERS := .bench-venv/.peers
+FUZZER := .fuzz-venv/.fuzzer
+FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy bench-scale clean
+.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy bench-scale fuzz clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -58,8 +60,14 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 bench-scale: $(DASK) ## a log of 100 million events, alone and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)
 
+fuzz: $(FUZZER) ## look for inputs that break what is parsed by hand (FUZZ_SECONDS for each target)
+	@for target in vw-text vw-json run-file spec saved nesting; do \
+		echo "Fuzzing $$target for $(FUZZ_SECONDS) seconds ..."; \
+		OMP_NUM_THREADS=1 .fuzz-venv/bin/python -m bench.fuzz.run $$target $(FUZZ_SECONDS) fuzz-findings || exit 1; \
+	done
+
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .bench-venv site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf $(VENV) .bench-venv .fuzz-venv fuzz-findings site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:
@@ -96,4 +104,11 @@ $(PEERS): pyproject.toml bench/speed/peers.txt
 	@while read -r peer; do \
 		.bench-venv/bin/python $(PIP) "$$peer" || echo "$$peer could not be installed; it is left out."; \
 	done < bench/speed/peers.txt
+	@touch $@
+
+# atheris has wheels for some versions of Python only; say which with make fuzz PYTHON=python3.12
+$(FUZZER): pyproject.toml
+	@echo "Making .fuzz-venv with backcast and atheris (a minute or two, once) ..."
+	@$(PYTHON) -m venv .fuzz-venv
+	@.fuzz-venv/bin/python $(PIP) -e . atheris
 	@touch $@

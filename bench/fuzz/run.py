@@ -1,0 +1,52 @@
+"""Fuzz one target with atheris: ``python -m bench.fuzz.run TARGET SECONDS FOLDER``; inputs that fail stay there."""
+
+from __future__ import annotations
+
+import importlib
+import sys
+from pathlib import Path
+
+import atheris
+
+from bench.fuzz.targets import TARGETS
+
+# what is compiled must be imported first: the fuzzer's marks would be compiled along
+COMPILED = ("backcast.comparison", "backcast.evaluators.clock", "backcast.report.text", "backcast.health")
+PARSERS = (
+    *("backcast.disk", "backcast.plain", "backcast.sources.limits", "backcast.sources.vw_text"),
+    *("backcast.sources.vw_json", "backcast.sources.vw", "backcast.cli.specs", "backcast.cli.settings"),
+    *("backcast.cli.run", "backcast.saved"),
+)
+
+LONGEST = 4096  # bytes of an input
+
+
+def watch_parsers() -> None:
+    """Import what is fuzzed so that the fuzzer sees which lines were run."""
+    for name in COMPILED:
+        importlib.import_module(name)
+    for name in PARSERS:
+        sys.modules.pop(name, None)
+    with atheris.instrument_imports(include=["backcast"]):
+        for name in PARSERS:
+            importlib.import_module(name)
+
+
+def main() -> None:
+    watch_parsers()
+    name, seconds, folder = sys.argv[1:4]
+    target, seeds = TARGETS[name]
+    corpus = Path(folder, name)
+    corpus.mkdir(parents=True, exist_ok=True)
+    for number, seed in enumerate(seeds()):
+        (corpus / f"seed-{number}").write_bytes(seed)
+        target(seed)  # what is imported late shall not count as slow
+    words = [f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-artifact_prefix={folder}/{name}-"]
+    # an input that takes ten seconds or two gigabytes is a finding
+    words += ["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1", str(corpus)]
+    atheris.Setup([sys.argv[0], *words], target)
+    atheris.Fuzz()
+
+
+if __name__ == "__main__":
+    main()
