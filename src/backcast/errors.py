@@ -36,8 +36,35 @@ __all__ = [
 ]
 
 
+MOST_SIGNS = 2_000  # of a message: values are quoted in it, and a value may be as large as a file
+
+
 class BackcastError(Exception):
-    """Root of the tree: catch this to catch everything backcast raises on purpose."""
+    r"""Root of the tree: catch this to catch everything backcast raises on purpose.
+
+    Messages quote names and values from files. So that none can move a terminal's cursor, or fill it, what cannot be
+    printed is written as an escape, and the middle of what is too long is left out.
+
+    >>> print(LogError("the column 'a\x1b[2J'"))
+    the column 'a\x1b[2J'
+    """
+
+    def __str__(self) -> str:
+        return readable(super().__str__())
+
+
+def readable(text: str) -> str:
+    r"""A text of any origin as a message may show it.
+
+    >>> readable("a\x1b[2J"), len(readable("a" * 10**6)) < 2_100
+    ('a\\x1b[2J', True)
+    """
+    if len(text) > MOST_SIGNS:
+        half = MOST_SIGNS // 2
+        text = f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
+    if text.isprintable():
+        return text
+    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
 
 
 class LogError(BackcastError, ValueError):

@@ -11,7 +11,8 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from backcast.comparison import Comparison
-from backcast.errors import OptionError, SourceError
+from backcast.disk import read_text, whole_file
+from backcast.errors import SourceError
 from backcast.estimate import Estimate
 from backcast.health import HealthReport
 from backcast.passage import Passage
@@ -20,6 +21,7 @@ from backcast.plain import from_plain, to_plain
 __all__ = ["FORMAT", "VERSION", "Result", "Saved", "load_result", "result_document", "save_result"]
 
 FORMAT, VERSION = "backcast result", 1
+MOST_BYTES = 2**28  # of a saved result: a thousand times a large one, and no more than memory holds when it is parsed
 
 Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
 
@@ -66,7 +68,7 @@ def save_result(
     result
         What :func:`backcast.evaluate` or :func:`backcast.compare` gave.
     path
-        The file; one that is there is overwritten.
+        The file; one that is there is overwritten, when all of the new one is on disk.
     about
         More to keep with it, such as the file of the log.
     partial
@@ -91,12 +93,8 @@ def save_result(
     beside = {"passages": runs, "health": to_plain(health)}
     document = result_document(result, about=about, partial=partial) | beside
     text = json.dumps(document, indent=2, allow_nan=False)
-    try:
-        Path(path).write_text(f"{text}\n", encoding="utf-8")
-    except OSError as problem:
-        raise OptionError(
-            f"the result cannot be written to {os.fspath(path)!r}: {problem.strerror or problem}"
-        ) from None
+    with whole_file(path, "result") as file:
+        file.write(f"{text}\n".encode())
     return Path(path).resolve()
 
 
@@ -163,9 +161,9 @@ compare wrote with --out, or save_result
 
 def _read(path: str | os.PathLike[str]) -> Any:
     try:
-        return json.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise SourceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
+        return json.loads(read_text(path, MOST_BYTES))
+    except SourceError:
+        raise
     except (ValueError, RecursionError) as problem:
         raise SourceError(f"{path}: cannot be read as JSON ({problem})") from None
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import sys
 from collections.abc import Sequence
+from contextlib import suppress
 from typing import Annotated
 
 import typer
@@ -19,6 +21,8 @@ from backcast.errors import BackcastError
 __all__ = ["app", "main"]
 
 INTERRUPTED, FAILED = 130, 1
+# what a stream says that takes no more; errors of files name them
+UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EBADF)
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted, what was done by "
     "then being printed and marked as partial."
@@ -50,12 +54,27 @@ def main(arguments: Sequence[str] | None = None) -> int:
     except (typer.Abort, KeyboardInterrupt):
         code = INTERRUPTED
     except BrokenPipeError:
-        # the reader left; what is still in the buffer has nowhere to go
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        _forget_output()
         return 1
+    except MemoryError as error:
+        return _failed(
+            f"memory ran out ({str(error) or 'no more can be had'}); use fewer columns, a smaller hash_size or fewer "
+            "rows, or a machine with more"
+        )
+    except OSError as error:
+        if error.errno not in UNWRITABLE or error.filename is not None:
+            raise
+        _forget_output()
+        return _failed(f"the output cannot be written: {error.strerror}")
     if code == INTERRUPTED:
         print("interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
+
+
+def _forget_output() -> None:
+    """What is still in the buffer has nowhere to go: the reader left, or the disk is full."""
+    with suppress(OSError, ValueError):
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
 def _usage(error: Exception) -> str:

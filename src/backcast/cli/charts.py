@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import os
+import io
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import OptionError
+from backcast.disk import whole_file
 
 __all__ = ["save_chart"]
 
@@ -15,12 +15,10 @@ SHARPNESS = 2.0  # pixels a unit, for screens of today
 
 def save_chart(chart: Any, path: str, kind: str) -> Path:
     """Write a chart as "html", "png" or "svg", and say where it is."""
-    folder = os.path.dirname(path) or "."
-    if not os.path.isdir(folder):
-        raise OptionError(f"the chart cannot be written to {path!r}: there is no folder {folder!r}")
-    try:
-        # inlined: the page asks nothing of other servers
-        chart.save(path, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": SHARPNESS}))
-    except OSError as problem:
-        raise OptionError(f"the chart cannot be written to {path!r}: {problem.strerror or problem}") from None
+    drawn: Any = io.BytesIO() if kind == "png" else io.StringIO()
+    # inlined: the page asks nothing of other servers
+    chart.save(drawn, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": SHARPNESS}))
+    content = drawn.getvalue()
+    with whole_file(path, "chart") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
     return Path(path).resolve()

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from backcast.cli import options as o
+from backcast.disk import check_place, whole_file
 from backcast.errors import OptionError
 
 if TYPE_CHECKING:
@@ -36,10 +37,9 @@ def init(
     _check_place(out, force=force)
     draft = draft_of(log, format)
     text = run_file(draft, _from(log, out))
-    try:
-        Path(out).write_text(text, encoding="utf-8")
-    except OSError as problem:
-        raise OptionError(f"the run file cannot be written to {out!r}: {problem.strerror or problem}") from None
+    with whole_file(out, "run file") as file:
+        # names may hold bytes that are no text; they are written out
+        file.write(text.encode("utf-8", errors="backslashreplace"))
     if json:
         print_json({"run_file": str(Path(out).resolve()), **draft.to_dict()})
     elif not quiet:
@@ -47,11 +47,9 @@ def init(
 
 
 def _check_place(out: str, *, force: bool) -> None:
-    folder = os.path.dirname(out) or "."
     if not out.lower().endswith(".toml"):
         raise OptionError(f"the run file is {out!r}; its name must end in .toml, so that commands know it from a log")
-    if not os.path.isdir(folder):
-        raise OptionError(f"the run file cannot be written to {out!r}: there is no folder {folder!r}")
+    check_place(out, "run file")
     if os.path.exists(out) and not force:
         raise OptionError(f"{out} is there already; give --force to overwrite it, or --out another.toml")
 

@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
-import os
-from collections.abc import Mapping, Sequence
+import sys
+import tempfile
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from functools import cache
+from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backcast.cli.settings import Settings
 from backcast.cli.speech import print_json, say
+from backcast.disk import check_place
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators.question import is_partial
@@ -32,21 +35,26 @@ def check_places(settings: Settings) -> None:
     """A file that has nowhere to go is better known before the work than after it."""
     for key, what in (("report", "report"), ("out", "result")):
         path = settings.get(key)
-        folder = os.path.dirname(path or "") or "."
-        if not os.path.isdir(folder):
-            raise OptionError(f"the {what} cannot be written to {path!r}: there is no folder {folder!r}")
+        if path is not None:
+            check_place(path, what)
 
 
 def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence[str] = ()) -> bool:
     """Print estimates by name or a comparison, write what is wanted, and say whether the result is only partial."""
     partial = bool(left_out) or is_partial(_all_notes(result))
-    if words.json:
-        print_json(result_document(result, about=about, partial=partial))
-    else:
-        title = _title(about)
-        print_result(result, f"PARTIAL RESULT. {title}" if partial else title, quiet=words.quiet)
-    if left_out:
-        say(f"stopped before {joined(left_out)}")
+    try:
+        if words.json:
+            print_json(result_document(result, about=about, partial=partial))
+        else:
+            title = _title(about)
+            print_result(result, f"PARTIAL RESULT. {title}" if partial else title, quiet=words.quiet)
+            sys.stdout.flush()
+        if left_out:
+            say(f"stopped before {joined(left_out)}")
+    except OSError:
+        # nobody reads what is printed, but the result may have taken long
+        _write(result, about, words, partial=partial)
+        raise
     _write(result, about, words, partial=partial)
     return partial
 
@@ -57,16 +65,39 @@ def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -
         return
     result = _looked_at_once(result)
     health = health_of(findings_of(result), passages_of(findings_of(result)))
+    problems: list[str] = []
     if out is not None:
-        where = save_result(result, out, about=about, partial=partial, health=health)
-        if not words.silent:
-            say(f"The result is in {where}")
+        beside = {"about": about, "partial": partial, "health": health}
+        _tell("result", lambda: _saved_somewhere(result, out, beside), words, problems)
     if report is not None:
         from backcast.report.html import save_report
 
-        where = save_report(result, report, about=about, health=health)
-        if not words.silent:
-            say(f"The report is in {where}")
+        _tell("report", lambda: save_report(result, report, about=about, health=health), words, problems)
+    if problems:
+        raise OptionError("; ".join(problems))
+
+
+def _tell(what: str, write: Callable[[], Path], words: Words, problems: list[str]) -> None:
+    """Write one file and say where it is; one that cannot be written must not keep the next from being written."""
+    try:
+        where = write()
+    except OptionError as problem:
+        problems.append(str(problem))
+        return
+    if not words.silent:
+        say(f"The {what} is in {where}")
+
+
+def _saved_somewhere(result: Any, out: str, beside: dict[str, Any]) -> Path:
+    """Where the result is; if it cannot be where it should, it is kept among the temporary files, and that is said."""
+    try:
+        return save_result(result, out, **beside)
+    except OptionError as problem:
+        try:
+            kept = save_result(result, Path(tempfile.mkdtemp(prefix="backcast-"), "result.json"), **beside)
+        except (OptionError, OSError):
+            raise problem from None
+        raise OptionError(f"{problem}; it is kept in {kept}") from None
 
 
 def _looked_at_once(result: Any) -> Any:

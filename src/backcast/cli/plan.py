@@ -8,6 +8,7 @@ from backcast.cli.charts import save_chart
 from backcast.cli.run import asked_from, policies_from, run_comparison
 from backcast.cli.speech import print_json, say
 from backcast.cli.streaming import comfortable_log_of
+from backcast.disk import check_place
 from backcast.errors import OptionError
 from backcast.planning import Assumed, Need, Plan
 from backcast.planning import plan as make_plan
@@ -26,6 +27,9 @@ __all__ = ["needs_table", "run_plan"]
 def run_plan(words: Words, charts: dict[str, str | None]) -> None:
     """Plan from a pilot log or from assumptions, print the table, and draw what is wanted."""
     settings = words.settings
+    for path in charts.values():
+        if path is not None:
+            check_place(path, "chart")
     differences = [float(size) for size in _differences(settings)]
     source = _pilot(words) if settings.get("log") is not None else _assumptions(settings)
     found = make_plan(source, differences, power=settings.get("power", 0.8), level=settings.get("level", 0.95))

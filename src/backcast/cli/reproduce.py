@@ -43,7 +43,11 @@ def reproduce(
     plan = Plan(data_folder(data), Path(out), **options)
     plan = plan if quiet or json else replace(plan, watch=_shown)
     for name in NAMES if what == "all" else (what,):
-        table = run(name, plan, _command(name, options))
+        try:
+            table = run(name, plan, _command(name, options))
+        except OSError as problem:
+            # finished trials are kept: the same command goes on after the last of them
+            raise OptionError(f"a file cannot be read or written ({problem}); what is done is kept in {out}") from None
         # one document a line where several were asked for
         typer.echo(dumps({"experiment": name, "file": f"{out}/{name}.json", "table": table}) if json else table)
     if not (quiet or json):

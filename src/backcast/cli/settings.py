@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import re
 import tomllib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
@@ -11,11 +12,16 @@ from typing import Any
 
 from backcast.cli.options import KEYS
 from backcast.cli.specs import near
+from backcast.disk import read_text
 from backcast.errors import OptionError, SourceError
 
 __all__ = ["Settings", "is_run_file", "read_run_file", "settled"]
 
 PATHS = ("log", "report", "out", "checkpoint")
+MOST_BYTES = 2**22  # of a run file: a hundred thousand lines
+MOST_DOTS = 64
+# the parser's time and memory grow with the square of the parts of a name
+DEEP_KEY = re.compile(rf"""(?<![\w-])(?>(?:[\w-]++|"[^"\n]*+"|'[^'\n]*+')[ \t]*+\.[ \t]*+){{{MOST_DOTS + 1}}}""")
 
 
 @dataclass(frozen=True)
@@ -66,10 +72,13 @@ def settled(target: str | None, given: Mapping[str, Any]) -> Settings:
 def read_run_file(path: str) -> dict[str, Any]:
     """The settings in a run file, checked; paths in it start from its own folder."""
     try:
-        plain = tomllib.loads(Path(path).read_text(encoding="utf-8"))
-    except OSError as problem:
-        raise SourceError(f"{path}: cannot be read ({problem.strerror or problem})") from None
-    except ValueError as problem:
+        text = read_text(path, MOST_BYTES)
+        if DEEP_KEY.search(text):
+            raise SourceError(f"{path}: a name has more than {MOST_DOTS} dots; settings have none")
+        plain = tomllib.loads(text)
+    except SourceError:
+        raise
+    except (ValueError, RecursionError) as problem:
         raise SourceError(f"{path}: this is not TOML ({problem})") from None
     for key, value in plain.items():
         _check(path, key, value)

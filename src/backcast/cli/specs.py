@@ -18,7 +18,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import OptionError
+from backcast.errors import BackcastError, OptionError
 
 __all__ = ["EVALUATORS", "INTERVALS", "POLICIES", "Registry", "build", "build_from", "near"]
 
@@ -121,7 +121,12 @@ def build_from(kind: str, options: dict[str, Any], registry: Registry, folder: P
     """
     if _name(kind) in registry.names:
         factory = getattr(importlib.import_module("backcast"), registry.names[_name(kind)])
-        return _called(factory, _name(kind), options)
+        try:
+            return _called(factory, _name(kind), options)
+        except BackcastError:
+            raise
+        except (TypeError, ValueError, OverflowError) as problem:
+            raise OptionError(f"{_name(kind)}: an option has a value that it cannot use ({problem})") from None
     module, _, own = kind.partition(":")
     if own.strip().isidentifier():
         return _called(_imported(module.strip(), own.strip(), folder), kind, options)
@@ -207,7 +212,8 @@ def _value(text: str) -> Any:
         return words[text.lower()]
     try:
         return ast.literal_eval(text)
-    except (ValueError, SyntaxError):
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        # no value of Python, or one nested too deeply for its parser
         return text
 
 

@@ -7,13 +7,14 @@ shows every article to everyone now and then, which is what makes the log worth 
 from __future__ import annotations
 
 import csv
+import io
 import os
 from pathlib import Path
 
 import numpy as np
 
 from backcast.arrays import FloatArray, IntArray
-from backcast.errors import OptionError
+from backcast.disk import whole_file
 from backcast.log import Log
 from backcast.worlds.chance import draw_actions
 
@@ -77,15 +78,14 @@ def news_log(events: int = EVENTS, seed: int = 0) -> Log:
 def write_news(path: str | os.PathLike[str], log: Log) -> Path:
     """Write the log as a CSV file with the columns ``COLUMNS``."""
     rows = zip(log.contexts, log.actions, log.rewards, log.propensities, strict=True)
-    try:
-        with Path(path).open("w", newline="", encoding="utf-8") as file:
-            writer = csv.writer(file)
-            writer.writerow(COLUMNS)
-            for context, action, reward, propensity in rows:
-                features = (f"{feature:g}" for feature in context)
-                writer.writerow([*features, ARTICLES[action], int(reward), f"{propensity:g}"])
-    except OSError as problem:
-        raise OptionError(f"the log cannot be written to {os.fspath(path)!r}: {problem.strerror or problem}") from None
+    text = io.StringIO(newline="")
+    writer = csv.writer(text)
+    writer.writerow(COLUMNS)
+    for context, action, reward, propensity in rows:
+        features = (f"{feature:g}" for feature in context)
+        writer.writerow([*features, ARTICLES[action], int(reward), f"{propensity:g}"])
+    with whole_file(path, "log") as file:
+        file.write(text.getvalue().encode())
     return Path(path).resolve()
 
 

@@ -18,7 +18,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backcast.errors import OptionError
+from backcast.disk import whole_file
 from backcast.passage import Passage
 from backcast.report.charts import curves_chart, differences_chart, forest_chart
 from backcast.report.findings import Findings, findings_of
@@ -69,7 +69,7 @@ def save_report(
     result
         An :class:`backcast.Estimate`, a dict of them by name, or a comparison.
     path
-        The HTML file; one that is there is overwritten.
+        The HTML file; one that is there is overwritten, when all of the new one is on disk.
     about
         More lines for the table of settings, such as the file of the log.
     health
@@ -87,14 +87,11 @@ def save_report(
     ...     save_report(evaluate(log, Fixed([0.5, 0.5]), IPS()), f"{folder}/report.html").name
     'report.html'
     """
-    target = Path(path)
     page = report_html(result, about=about, health=health)
-    try:
+    with whole_file(path, "report") as file:
         # names of files may hold bytes that are no text; they are written out
-        target.write_text(page, encoding="utf-8", errors="backslashreplace")
-    except OSError as problem:
-        raise OptionError(f"the report cannot be written to {str(path)!r}: {problem.strerror or problem}") from None
-    return target.resolve()
+        file.write(page.encode("utf-8", errors="backslashreplace"))
+    return Path(path).resolve()
 
 
 def report_html(result: Any, *, about: Mapping[str, object] | None = None, health: HealthReport | None = None) -> str:
