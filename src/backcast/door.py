@@ -9,7 +9,9 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
-from backcast.errors import LogError
+from backcast.errors import LogError, readable
+
+MOST_ACTIONS = 2**22  # every evaluator holds the probabilities of all actions for a block of events
 
 
 class RowError(LogError):
@@ -24,7 +26,7 @@ class RowError(LogError):
         self.row, self.problem, self.file = row, problem, file
 
     def __str__(self) -> str:
-        return f"row {self.row}{f' ({self.file})' if self.file else ''}: {self.problem}"
+        return readable(f"row {self.row}{f' ({self.file})' if self.file else ''}: {self.problem}")
 
     def moved(self, rows: int, file: str = "") -> RowError:
         """The same error, ``rows`` further down, in a file of this name."""
@@ -170,7 +172,16 @@ def declared_actions(
     count = next(iter(known.values()), None)
     if count is not None and count < 1:
         raise LogError(f"the number of actions is {count}; it must be at least 1")
+    check_number_of_actions(count or 0)
     return count
+
+
+def check_number_of_actions(count: int) -> None:
+    """Refuse more actions than any evaluator could hold probabilities of; the likelier cause is the wrong column."""
+    if count > MOST_ACTIONS:
+        raise LogError(
+            f"there are {count:,} actions or more, and {MOST_ACTIONS:,} are the most; is the column an identifier?"
+        )
 
 
 def action_codes(actions: Any, declared: int | None, labels: Sequence[Any] | None) -> tuple[IntArray, tuple[Any, ...]]:

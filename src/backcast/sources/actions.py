@@ -13,7 +13,7 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from backcast.arrays import BoolArray, IntArray
-from backcast.door import RowError, action_codes, not_a_label
+from backcast.door import RowError, action_codes, check_number_of_actions, not_a_label
 from backcast.sources.encode import distinct, list_rows, values_of
 from backcast.sources.layout import Layout
 
@@ -47,6 +47,7 @@ def labels_among(columns: Iterable[pa.Array], declared: int | None) -> tuple[Any
     seen: set[Any] = set()
     for column in columns:
         seen.update(values_of(pc.unique(column)))
+        check_number_of_actions(len(seen) - 1)  # one may be null
     # A missing action is reported with its row, when the rows are read.
     labels = [label for label in seen if label is not None and label == label]
     return action_codes(labels, declared, None)[1] if labels else ()

@@ -17,6 +17,7 @@ from backcast.log import Log
 from backcast.sources.actions import ActionCoder
 from backcast.sources.encode import fill_dense, fill_sparse, list_rows, numbers, plain
 from backcast.sources.layout import Layout
+from backcast.sources.limits import check_size
 
 __all__ = ["collect"]
 
@@ -40,6 +41,7 @@ def collect(batches: Iterable[pa.RecordBatch], n: int, layout: Layout, labels: t
 class _Collector:
     def __init__(self, n: int, layout: Layout, labels: tuple[Any, ...]) -> None:
         self.layout, self.coder, self.at = layout, ActionCoder(labels), 0
+        check_size(n, _numbers_a_row(layout, len(labels)))
         try:
             self.contexts = _contexts(n, layout)
             self.actions: IntArray = np.empty(n, dtype=np.int64)
@@ -120,6 +122,12 @@ class _Collector:
         matrix = scipy.sparse.csr_array((values.ravel(), indices.ravel(), ends), shape=(n, self.layout.n_features))
         matrix.eliminate_zeros()
         return matrix
+
+
+def _numbers_a_row(layout: Layout, n_actions: int) -> int:
+    """How many numbers of eight bytes a row is kept as."""
+    contexts = 2 * len(layout.features) if layout.is_sparse else layout.n_features
+    return contexts + 3 + n_actions * (bool(layout.available) + bool(layout.logging))
 
 
 def _contexts(n: int, layout: Layout) -> FloatArray | tuple[FloatArray, npt.NDArray[np.int32]]:

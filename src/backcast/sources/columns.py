@@ -9,7 +9,9 @@ from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from typing import Any
 
+from backcast.door import check_number_of_actions
 from backcast.errors import ColumnError, OptionError
+from backcast.sources.limits import MOST_FEATURES, check_whole
 
 __all__ = ["Columns", "find_column", "find_columns"]
 
@@ -63,8 +65,9 @@ class Columns:
     hash_size: int = 32
 
     def __post_init__(self) -> None:
-        if not isinstance(self.hash_size, int) or self.hash_size < 1:
-            raise OptionError(f"hash_size is {self.hash_size!r}; it must be a whole number, at least 1")
+        check_whole("hash_size", self.hash_size, MOST_FEATURES)
+        if isinstance(self.n_actions, int):
+            check_number_of_actions(self.n_actions)
         for part in ("action", "reward"):
             if not isinstance(getattr(self, part), str):
                 raise OptionError(f"{part} is {getattr(self, part)!r}; it must be the name of a column")

@@ -48,15 +48,30 @@ def numbers(column: pa.Array, name: str, part: str) -> npt.NDArray[Any]:
     if kinds.is_integer(column.type) or kinds.is_floating(column.type) or kinds.is_boolean(column.type):
         view: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
         return view
+    values, positions = (column, None) if not kinds.is_dictionary(column.type) else _coded(column)
     try:
-        return np.asarray(_decoded(column).cast(pa.float64()).to_numpy(zero_copy_only=False))
+        found = np.asarray(values.cast(pa.float64()).to_numpy(zero_copy_only=False))
     except pa.ArrowException:
-        row, value = _first_word(column)
+        place, value = _first_word(values)
+        row = place if positions is None else int(np.argmax(positions == place))
         raise RowError(row, f"{part} is {value!r} (column {name!r}); it must be a number") from None
+    return found if positions is None else found[positions]
 
 
-def _decoded(column: pa.Array) -> pa.Array:
-    return column.dictionary_decode() if kinds.is_dictionary(column.type) else column
+def _coded(column: pa.Array) -> tuple[pa.Array, IntArray]:
+    """The values that a column of codes uses, each once, and for each row the position of its own (-1 for a null).
+
+    Values are never written out row by row: a few codes may stand for a text of many megabytes each.
+    """
+    # Arrow cannot pick from views.
+    seen = {"string_view": pa.large_string(), "binary_view": pa.large_binary()}.get(str(column.dictionary.type))
+    values = column.dictionary if seen is None else column.dictionary.cast(seen)
+    used = column.indices.dictionary_encode()
+    return values.take(used.dictionary), _positions(used)
+
+
+def _positions(coded: pa.Array) -> IntArray:
+    return np.asarray(coded.indices.cast(pa.int64()).fill_null(-1).to_numpy(zero_copy_only=False))
 
 
 def values_of(column: pa.Array) -> list[Any]:
@@ -80,7 +95,10 @@ def plain(column: pa.Array, name: str, part: str) -> npt.NDArray[Any]:
     """A column as numpy sees it (dates as datetime64, text as objects); nulls are refused."""
     if column.null_count:
         return numbers(column, name, part)
-    array: npt.NDArray[Any] = _decoded(column).to_numpy(zero_copy_only=False)
+    if kinds.is_dictionary(column.type):
+        values, positions = _coded(column)
+        return np.asarray(values.to_numpy(zero_copy_only=False)[positions])
+    array: npt.NDArray[Any] = column.to_numpy(zero_copy_only=False)
     return array
 
 
@@ -90,12 +108,13 @@ def distinct(column: pa.Array) -> tuple[list[Any], IntArray]:
     >>> distinct(pa.array(["a", None, "a", "b"]))
     (['a', 'b', None], array([0, 2, 0, 1]))
     """
-    coded = column
-    if not kinds.is_dictionary(column.type) or len(column.dictionary) > len(column):
-        coded = _decoded(column).dictionary_encode()
-    values = [*values_of(coded.dictionary), None]
-    positions = coded.indices.cast(pa.int64()).fill_null(len(values) - 1)
-    return values, np.asarray(positions.to_numpy(zero_copy_only=False))
+    if kinds.is_dictionary(column.type):
+        found, positions = _coded(column)
+    else:
+        fresh = column.dictionary_encode()
+        found, positions = fresh.dictionary, _positions(fresh)
+    values = [*values_of(found), None]
+    return values, np.where(positions < 0, len(values) - 1, positions)
 
 
 def bucket_of(name: str, value: Any, size: int) -> int:

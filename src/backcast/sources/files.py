@@ -5,7 +5,7 @@ from __future__ import annotations
 import difflib
 import glob
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
@@ -14,9 +14,11 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs
 
+from backcast.disk import check_file
 from backcast.errors import OptionError, SourceError
+from backcast.sources.walking import matches, walk
 
-__all__ = ["FilePath", "Files", "Stamp", "find_files", "reading", "stamp_of"]
+__all__ = ["FilePath", "Files", "Stamp", "find_files", "path_text", "reading", "stamp_of"]
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
@@ -57,10 +59,10 @@ def find_files(path: FilePath | Sequence[FilePath], file_format: str | None = No
     """
     if file_format is not None and file_format not in EXTENSIONS:
         raise OptionError(f"format is {file_format!r}; it must be one of {', '.join(map(repr, EXTENSIONS))}")
-    paths = [path] if isinstance(path, str | os.PathLike) else list(path)
+    paths = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
     if not paths:
         raise SourceError("the list of files is empty; name at least one")
-    texts = [os.fspath(each) for each in paths]
+    texts = [path_text(each) for each in paths]
     filesystem, texts = _filesystem(texts)
     found: dict[str, None] = {}
     for text in texts:
@@ -69,9 +71,23 @@ def find_files(path: FilePath | Sequence[FilePath], file_format: str | None = No
     return Files(tuple(found), file_format or _format_of_all(list(found)), base, filesystem)
 
 
+def path_text(path: Any) -> str:
+    """A path as text, if it is one that can be looked at."""
+    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+        raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
+    text = os.fspath(path)
+    if "://" not in text:
+        check_file(text)
+    elif "\0" in text:
+        raise SourceError(f"{text!r}: an address cannot hold a NUL")
+    return text
+
+
 def _filesystem(paths: list[str]) -> tuple[Any, list[str]]:
     if not any("://" in path for path in paths):
         return pyarrow.fs.LocalFileSystem(), paths
+    for path in paths:
+        _check_name(path)
     try:
         opened = [pyarrow.fs.FileSystem.from_uri(path) for path in paths]
     except (pa.ArrowException, OSError) as problem:
@@ -80,22 +96,42 @@ def _filesystem(paths: list[str]) -> tuple[Any, list[str]]:
 
 
 def _expand(path: str, file_format: str | None, filesystem: Any) -> list[str]:
-    kind = filesystem.get_file_info(path).type
+    _check_name(path)
+    try:
+        kind = filesystem.get_file_info(path).type
+    except (pa.ArrowException, OSError) as problem:
+        raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
     if kind == pyarrow.fs.FileType.File:
         return [path]
     if kind == pyarrow.fs.FileType.Directory:
         return _data_files(path, file_format, filesystem)
     if not glob.has_magic(path):
         raise SourceError(f"{path}: no such file or folder{_near_file(path)}")
-    found = sorted(glob.glob(path, recursive=True))
+    found = matches(path)
     if not found:
         raise SourceError(f"no file matches {path!r}")
     return [file for match in found for file in _expand(match, file_format, filesystem)]
 
 
+def _check_name(path: str) -> None:
+    """Refuse a name of bytes that are no text, which Arrow cannot open."""
+    try:
+        path.encode()
+    except UnicodeEncodeError:
+        raise SourceError(f"{path!r}: the name of the file is not UTF-8; rename it") from None
+
+
 def _data_files(folder: str, file_format: str | None, filesystem: Any) -> list[str]:
-    infos = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True))
-    files = sorted(info.path for info in infos if info.type == pyarrow.fs.FileType.File)
+    if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
+        files = walk(folder)
+        for file in files:
+            _check_name(file)
+    else:
+        try:
+            infos = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True))
+        except (pa.ArrowException, OSError) as problem:
+            raise SourceError(f"{folder}: cannot be looked at ({_brief(problem)})") from None
+        files = sorted(info.path for info in infos if info.type == pyarrow.fs.FileType.File)
     seen = [file for file in files if not _is_hidden(file, folder)]
     known = [file for file in seen if (_format_of(file) == file_format if file_format else _format_of(file))]
     if not known and file_format is None:
@@ -185,6 +221,11 @@ def reading(path: str, file_format: str) -> Iterator[None]:
     """Turn the many errors of reading a file into one of ours that names it."""
     try:
         yield
+    except MemoryError as problem:
+        raise SourceError(
+            f"{path}: reading it takes more memory than there is ({_brief(problem)}); read it in parts with scan_log, "
+            "or fewer columns"
+        ) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise SourceError(
             f"{path}: cannot be read as {file_format} ({_brief(problem)}). {REMEDIES[file_format]}"

@@ -7,8 +7,9 @@ from dataclasses import dataclass
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from backcast.errors import ColumnError
+from backcast.errors import ColumnError, OptionError
 from backcast.sources.columns import Columns, find_column, find_columns
+from backcast.sources.limits import MOST_FEATURES
 
 __all__ = ["Feature", "Layout", "kind_of", "lay_out"]
 
@@ -105,6 +106,8 @@ def _features(context: tuple[str, ...], schema: pa.Schema, hash_size: int) -> tu
         width = hash_size if kind == "text" else 1
         first += width
         hashed += width if kind == "text" else 0
+        if first > MOST_FEATURES:
+            raise OptionError(f"the context comes to more than {MOST_FEATURES:,} features; lower hash_size")
     return tuple(features), first, hashed
 
 

@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from backcast.arrays import is_sparse
+from backcast.disk import check_file
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.log import Log
 from backcast.sources.arrow import read_log
@@ -52,6 +53,9 @@ def read_obd(
     """
     if position not in (None, 1, 2, 3):
         raise OptionError(f"position is {position!r}; it must be 1, 2, 3, or None for all")
+    check_file(folder)
+    if not os.path.isdir(folder):
+        raise SourceError(f"{folder}: there is no such folder")
     files = sorted(Path(folder).glob("*.csv")) + sorted(Path(folder).glob("*.csv.gz"))
     items = [file for file in files if file.name.startswith("item_context.csv")]
     logs = [file for file in files if file not in items]
@@ -73,9 +77,11 @@ def read_obd(
 
 
 def _number_of_items(file: Path) -> int:
+    check_file(file)
     with reading(str(file), "csv"):
         table = pa.csv.read_csv(file)
-    if "item_id" not in table.column_names:
+        names = table.column_names  # fails here, not later, where a name is not UTF-8
+    if "item_id" not in names:
         raise SourceError(f"{file}: there is no column 'item_id'")
     return int(table.num_rows)
 

@@ -13,9 +13,10 @@ import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
-from backcast.errors import SourceError
-from backcast.sources.files import Files, Stamp, reading, stamp_of
+from backcast.errors import LogError, SourceError
+from backcast.sources.files import REMEDIES, Files, Stamp, reading, stamp_of
 from backcast.sources.layout import Layout, kind_of
+from backcast.sources.limits import check_depth
 
 __all__ = ["Opened", "Piece", "open_files", "to_pieces"]
 
@@ -160,8 +161,14 @@ class Opened:
     stamps: tuple[Stamp, ...]
 
 
-def open_files(files: Files) -> Opened:
-    """Look into each file: its columns, and those that its ``key=value`` folders add."""
+def open_files(files: Files, looked_at: int | None = None) -> Opened:
+    """Look into each file: its columns, and those that its ``key=value`` folders add.
+
+    Of JSON, the first ``looked_at`` bytes (all, if not given) are shown not to nest too deeply for Arrow's reader.
+    """
+    if files.format == "ndjson":
+        for path in files.paths:
+            _check_nesting(path, files.filesystem, looked_at)
     stamps = tuple(stamp_of(path, files.filesystem) for path in files.paths)
     with reading(files.paths[0], files.format):
         dataset = pyarrow.dataset.dataset(
@@ -175,6 +182,16 @@ def open_files(files: Files) -> Opened:
     fragments = tuple(by_path[path] for path in files.paths)
     schemas = tuple(_schema_of(fragment, files.format, dataset.schema) for fragment in fragments)
     return Opened(files.format, fragments, schemas, _common(schemas), stamps)
+
+
+def _check_nesting(path: str, filesystem: Any, looked_at: int | None) -> None:
+    try:
+        with reading(path, "ndjson"), filesystem.open_input_stream(path) as stream:
+            check_depth(stream, looked_at)
+    except SourceError:
+        raise
+    except LogError as problem:
+        raise SourceError(f"{path}: {problem}. {REMEDIES['ndjson']}") from None
 
 
 def _dataset_format(file_format: str) -> Any:

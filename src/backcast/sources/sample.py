@@ -22,6 +22,7 @@ from backcast.sources.pieces import open_files
 __all__ = ["Profile", "Sample", "profile_of", "take_sample"]
 
 ROWS = 5_000
+LOOKED_AT = 2**26  # bytes of JSON, more than a first look reads ahead
 COUNTED = 2**22  # bytes of a text file in which lines are counted
 
 
@@ -88,7 +89,7 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     (2, 2, [('hour', 'number', 2), ('shown', 'text', 2), ('p', 'number', 2)])
     """
     files = find_files(path, file_format)
-    opened = open_files(files)
+    opened = open_files(files, LOOKED_AT)
     with reading(files.paths[0], files.format):
         table = _head(files, opened.fragments[0], rows)
     if table.num_rows == 0:
@@ -121,12 +122,22 @@ def profile_of(name: str, column: pa.Array) -> Profile:
         return Profile(name, kind, 0, missing, *_lists(column, name))
     numbers = np.zeros(0)
     if kind == "number":
-        numbers = np.asarray(pc.cast(column.drop_null(), pa.float64()).to_numpy(zero_copy_only=False))
+        # whole numbers past 2**53 are rounded: they are identifiers, and only their size matters
+        numbers = np.asarray(pc.cast(column.drop_null(), pa.float64(), safe=False).to_numpy(zero_copy_only=False))
         missing += int(np.isnan(numbers).sum())
         numbers = numbers[~np.isnan(numbers)]
-    distinct = 0 if kind == "empty" else len(pc.unique(column.drop_null()))
+    distinct = _distinct(column, kind)
     is_time = kinds.is_temporal(type_)
     return Profile(name, kind, distinct, missing, numbers, (), kinds.is_boolean(type_), is_time)
+
+
+def _distinct(column: pa.Array, kind: str) -> int:
+    if kind == "empty":
+        return 0
+    try:
+        return len(pc.unique(column.drop_null()))
+    except pa.ArrowNotImplementedError:
+        return 0  # a table in a column, or another kind that no part is made of
 
 
 def _lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
@@ -137,7 +148,7 @@ def _lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
     if kind_of(entries.type) != "number" or kinds.is_boolean(entries.type) or entries.null_count:
         return np.full(len(full), np.nan), shown
     owner = np.repeat(np.arange(lengths.size), lengths)
-    values = np.asarray(pc.cast(entries, pa.float64()).to_numpy(zero_copy_only=False))
+    values = np.asarray(pc.cast(entries, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
     return np.asarray(np.bincount(owner, weights=values, minlength=lengths.size), dtype=np.float64), shown
 
 

@@ -13,13 +13,14 @@ import numpy as np
 import pyarrow as pa
 
 from backcast.door import RowError
-from backcast.errors import LogError, OptionError
+from backcast.errors import LogError, OptionError, SourceError
 from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.ahead import ahead
 from backcast.sources.collect import collect
 from backcast.sources.encode import numbers
 from backcast.sources.layout import Layout
+from backcast.sources.limits import within_memory
 from backcast.sources.pieces import Piece
 
 __all__ = ["LogStream", "open_stream", "rechunk"]
@@ -136,7 +137,7 @@ class LogStream:
         """All of it as one log, filled batch by batch: no second copy in memory."""
         if self.n_rows is not None:
             return self._part(self._batches(), self.n_rows, self.first_row)
-        batches = list(self._batches())
+        batches = list(within_memory(self._batches()))
         return self._part(batches, sum(batch.num_rows for batch in batches), self.first_row)
 
     def head(self, rows: int) -> Log:
@@ -230,6 +231,10 @@ def open_stream(pieces: tuple[Piece, ...], layout: Layout, batch_rows: int) -> L
                 for batch in piece.batches([action]):
                     counts[number] += batch.num_rows
                     yield batch.column(0)
+                if piece.n_rows not in (None, counts[number]):
+                    raise SourceError(
+                        f"{piece.path}: {piece.n_rows:,} rows are announced but {counts[number]:,} came; is it whole?"
+                    )
 
         labels = labels_among(actions(), layout.declared)
         pieces = tuple(replace(piece, n_rows=rows) for piece, rows in zip(pieces, counts, strict=True))

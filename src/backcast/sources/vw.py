@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import bz2
-import glob
 import gzip
 import lzma
 import os
@@ -15,13 +14,16 @@ from typing import IO, Any
 import numpy as np
 
 from backcast.arrays import BoolArray, Contexts, FloatArray
-from backcast.door import Coded, RowError
+from backcast.door import Coded, RowError, check_number_of_actions
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.log import Log
+from backcast.sources.files import path_text
 from backcast.sources.layout import DENSE_LIMIT
+from backcast.sources.limits import MOST_FEATURES, MOST_LINE, check_size, check_whole, lines_of
 from backcast.sources.vw_events import Event, Features
 from backcast.sources.vw_json import read_json_events
 from backcast.sources.vw_text import read_adf_events, read_cb_events, text_kind
+from backcast.sources.walking import matches
 
 __all__ = ["looks_like_vw", "read_vw", "sample_vw"]
 
@@ -31,6 +33,7 @@ READERS: dict[str, Callable[[Iterable[tuple[int, str]]], Iterator[tuple[int, Eve
     "adf": read_adf_events,
 }
 MANY_ACTIONS = 100_000  # beyond it, a slip of the pen is likelier than a log
+UNREADABLE = (OSError, EOFError, lzma.LZMAError, zlib.error)
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 
 
@@ -78,8 +81,9 @@ def read_vw(
     >>> log, log.action_labels, log.rewards
     (Log(2 events, 2 actions, 128 features), (1, 2), array([-0.5,  1. ]))
     """
-    if not isinstance(hash_size, int) or hash_size < 1:
-        raise OptionError(f"hash_size is {hash_size!r}; it must be a whole number, at least 1")
+    check_whole("hash_size", hash_size, MOST_FEATURES)
+    if isinstance(n_actions, int):
+        check_number_of_actions(n_actions)
     if format is not None and format not in READERS:
         raise OptionError(f"format is {format!r}; it must be one of {', '.join(map(repr, READERS))}")
     places: list[tuple[str, Event]] = []
@@ -91,6 +95,7 @@ def read_vw(
     _check_alike(places)
     n_actions = _number_of_actions(places, n_actions)
     rewards = reward_scale * np.array([event.cost for event in events]) + 0.0  # no -0.0
+    check_size(len(events), _numbers_an_event(events, n_actions, hash_size))
     try:
         return _log(events, n_actions, hash_size, rewards, reward_range)
     except RowError as error:
@@ -112,8 +117,11 @@ def looks_like_vw(path: str) -> bool:
         return True
     if not stem.endswith((".json", ".jsonl", ".ndjson")) or not os.path.isfile(path):
         return False
-    with _open(path) as stream:
-        return '"_label_cost"' in stream.readline()
+    try:
+        with _open(path) as stream:
+            return '"_label_cost"' in stream.readline(MOST_LINE)
+    except UNREADABLE:
+        return False  # whoever reads it will say what is wrong with it
 
 
 def sample_vw(path: str, events: int, kind: str | None = None) -> tuple[str, list[Event]]:
@@ -121,19 +129,19 @@ def sample_vw(path: str, events: int, kind: str | None = None) -> tuple[str, lis
     file = _files(path)[0]
     try:
         kind = kind or _kind(file)
-    except (ValueError, OSError) as problem:
+    except (*UNREADABLE, ValueError) as problem:
         raise SourceError(f"{file}: cannot be read as a log of Vowpal Wabbit ({problem})") from None
     return kind, list(islice(_events(file, kind), events))
 
 
 def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
-    given = [path] if isinstance(path, str | os.PathLike) else list(path)
+    given = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
     found: list[str] = []
-    for text in [os.fspath(each) for each in given]:
-        matches = [text] if os.path.isfile(text) else sorted(filter(os.path.isfile, glob.glob(text, recursive=True)))
-        if not matches:
+    for text in map(path_text, given):
+        fitting = [text] if os.path.isfile(text) else list(filter(os.path.isfile, matches(text)))
+        if not fitting:
             raise SourceError(f"no file matches {text!r}")
-        found.extend(matches)
+        found.extend(fitting)
     if not found:
         raise SourceError("the list of files is empty; name at least one")
     return found
@@ -146,7 +154,7 @@ class _Numbered:
         self.stream, self.at = stream, 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        for text in self.stream:
+        for text in lines_of(self.stream):
             self.at += 1
             yield self.at, text
 
@@ -158,7 +166,7 @@ def _events(file: str, kind: str | None) -> Iterator[Event]:
         with _open(file) as stream:
             lines = _Numbered(stream)
             yield from (event for _, event in READERS[kind](lines) if event is not None)
-    except (ValueError, OverflowError, RecursionError, OSError, EOFError, lzma.LZMAError, zlib.error) as problem:
+    except (*UNREADABLE, ValueError, OverflowError, RecursionError, MemoryError) as problem:
         where = f"{file}, line {lines.at}" if lines else file
         raise SourceError(f"{where}: cannot be read as {kind or 'text'} ({problem})") from None
 
@@ -171,7 +179,7 @@ def _open(file: str) -> IO[str]:
 
 def _kind(file: str) -> str:
     with _open(file) as stream:
-        head = list(islice(stream, 1000))
+        head = list(islice(lines_of(stream), 1000))
     while head and not head[0].strip():
         head.pop(0)
     return "dsjson" if head and head[0].lstrip()[:1] in ("{", "[") else text_kind(head)
@@ -228,6 +236,14 @@ def _log(
         reward_range=reward_range,
         logging_probabilities=_logging(events, n_actions),
     )
+
+
+def _numbers_an_event(events: list[Event], n_actions: int, hash_size: int) -> int:
+    """How many numbers of eight bytes an event is kept as."""
+    contexts = hash_size * n_actions if events[0].actions is not None else hash_size * (hash_size <= DENSE_LIMIT)
+    masked = any(event.eligible or event.actions for event in events)
+    known = all(event.probabilities is not None for event in events)
+    return contexts + 3 + n_actions * (masked + known)
 
 
 def _hashed(rows: Iterable[Features], hash_size: int) -> Any:

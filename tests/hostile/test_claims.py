@@ -1,0 +1,240 @@
+"""Files that claim or unpack to more than any log: an error of ours or the right answer, in bounded memory."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.parquet
+import pytest
+
+import backcast as bc
+from backcast.cli.settings import read_run_file
+from backcast.cli.specs import POLICIES, build
+from backcast.errors import BackcastError, LogError, OptionError, SourceError
+from backcast.sources import limits
+from tests.hostile.attack import PARTS, alone, is_log_or_ours
+
+pytestmark = pytest.mark.xdist_group("hostile memory")
+
+ROWS = 12_345  # a number whose bytes stand nowhere else in the file's last part
+PRELUDE = """
+import resource
+import backcast as bc
+from backcast.errors import BackcastError
+def told(read):
+    try:
+        print(repr(read()))
+    except BackcastError as error:
+        print(type(error).__name__, str(error)[:300])
+    print(resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024, "MB")
+PARTS = {"context": "x*", "action": "a", "reward": "r", "propensity": "p"}
+"""
+
+
+def message_of(path: Path, **options: Any) -> str:
+    with pytest.raises(BackcastError) as caught:
+        bc.read_log(path, **{**PARTS, **options})
+    return str(caught.value)
+
+
+def varint(number: int) -> bytes:
+    """A number as the last part of a Parquet file writes it."""
+    coded, found = (number << 1) ^ (number >> 63), bytearray()
+    while coded > 127:
+        found.append(coded & 127 | 128)
+        coded >>= 7
+    return bytes([*found, coded])
+
+
+def forged(path: Path, claimed: int) -> Path:
+    """A Parquet file of some rows whose last part claims another number of them, everywhere."""
+    sink = io.BytesIO()
+    rows = np.ones(ROWS)
+    pa.parquet.write_table(pa.table({"x": rows, "a": rows.astype(int), "r": rows, "p": rows}), sink)
+    content = sink.getvalue()
+    size = int.from_bytes(content[-8:-4], "little")
+    body, last = content[: -8 - size], content[-8 - size : -8]
+    assert last.count(varint(ROWS)) >= 3
+    last = last.replace(varint(ROWS), varint(claimed))
+    path.write_bytes(body + last + len(last).to_bytes(4, "little") + b"PAR1")
+    return path
+
+
+@pytest.mark.parametrize("claimed", [2**60, 2**31, ROWS + 1, 0, -1, -(2**60)])
+def test_absurd_numbers_of_rows(tmp_path: Path, claimed: int) -> None:
+    path = forged(tmp_path / "log.parquet", claimed)
+    assert is_log_or_ours(lambda: bc.read_log(path, **PARTS))
+    is_log_or_ours(lambda: next(iter(bc.scan_log(path, **PARTS))))
+
+
+def test_rows_that_memory_cannot_hold_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "log.parquet"
+    ones = np.ones(50_000)
+    pa.parquet.write_table(pa.table({"x": ones, "a": ones.astype(int), "r": ones, "p": ones}), path)
+    (tmp_path / "log.csv").write_text("x,a,r,p\n" + "1,1,1,0.5\n" * 50_000)
+    assert len(bc.read_log(path, **PARTS)) == 50_000
+    monkeypatch.setattr(limits, "memory", lambda: 2**20)
+    assert "50,000 rows of 4 numbers need 0 GB, more than there is; read it in parts with scan_log" in message_of(path)
+    assert "read it in parts with scan_log" in message_of(tmp_path / "log.csv")
+    assert sum(map(len, bc.scan_log(path, **PARTS, batch_rows=10_000))) == 50_000
+
+
+def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Reading stops when what came is more than memory holds: 2 million rows would come, of 16 KB on the disk."""
+    with gzip.open(tmp_path / "log.csv.gz", "wt", compresslevel=9) as file:
+        file.write("x,a,r,p\n" + "1,1,1,0.5\n" * 2_000_000)
+    lines = gzip.compress(b"1:1:0.5 | a b c\n" * 500_000)
+    (tmp_path / "log.vw.gz").write_bytes(lines)
+    (tmp_path / "line.vw.gz").write_bytes(gzip.compress(b"1" * 3_000_000))
+    monkeypatch.setattr(limits, "memory", lambda: 2**23)
+    monkeypatch.setattr(limits, "MOST_LINE", 10**6)
+    assert "all of it needs more memory than there is" in message_of(tmp_path / "log.csv.gz", n_actions=2)
+    with pytest.raises(SourceError, match="too many for the memory"):
+        bc.read_vw(tmp_path / "log.vw.gz")
+    with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) signs"):
+        bc.read_vw(tmp_path / "line.vw.gz")
+
+
+def test_memory_is_what_the_process_may_have() -> None:
+    assert 0 < limits.memory() < 2**62
+    told = alone("from backcast.sources.limits import memory; print(memory())", gigabytes=2)
+    assert int(told) <= 2 * 2**30
+
+
+def test_texts_repeated_by_codes_end_in_bounded_memory(tmp_path: Path) -> None:
+    """60,000 times a megabyte, in files of 50 KB; written out row by row it would be 60 GB."""
+    n = 60_000
+    repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, int)), pa.array(["7" * 10**6]))
+    ones = np.ones(n)
+    for part in ("x", "a", "r"):
+        columns = {"x": ones, "a": ones.astype(int), "r": ones, "p": ones, part: repeated}
+        pa.parquet.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
+    told = alone(
+        PRELUDE
+        + """
+for part in ("x", "a", "r"):
+    told(lambda: bc.read_log(f"{part}.parquet", **PARTS))
+""",
+        seconds=300,
+        folder=tmp_path,
+    ).splitlines()
+    assert told[0] == "Log(60,000 events, 1 actions, 32 features)"
+    assert told[2] == "Log(60,000 events, 1 actions, 1 feature)"
+    assert "row 0 (r.parquet): reward is" in told[4]
+    assert int(told[5].split()[0]) < 1_000
+
+
+def test_files_without_an_end_of_line(tmp_path: Path) -> None:
+    """Sparse files: they take no room on the disk and must take little in memory."""
+    for name in ("log.csv", "log.ndjson", "log.vw", "run.toml", "r.json"):
+        with open(tmp_path / name, "wb") as file:
+            file.truncate(2**26 if name == "log.ndjson" else 2**40)
+    told = alone(
+        PRELUDE
+        + """
+from backcast.cli.settings import read_run_file
+told(lambda: bc.read_log("log.csv", **PARTS))
+told(lambda: bc.read_log("log.ndjson", **PARTS))
+told(lambda: read_run_file("run.toml"))
+told(lambda: bc.load_result("r.json"))
+told(lambda: bc.read_vw("log.vw"))
+""",
+        seconds=300,
+        folder=tmp_path,
+    ).splitlines()
+    assert all(line.startswith("SourceError") for line in told[::2])
+    assert int(told[-1].split()[0]) < 1_500
+
+
+def test_nesting_that_would_end_the_process(tmp_path: Path) -> None:
+    for name, content in {
+        "lists.ndjson": '{"x":1,"q":' + "[" * 100_000 + "]" * 100_000 + "}\n",
+        "objects.ndjson": '{"x":' * 100_000,
+        "lines.ndjson": '{"x":\n' * 100_000,
+        "late.ndjson": '{"x":1,"a":0,"r":1,"p":0.5}\n' * 60_000 + '{"x":1,"q":' + "[" * 100_000,
+        "closed.ndjson": "]" * 100_000 + "\n" + '{"x":' + "[" * 100_000,
+        "quoted.ndjson": '{"x":"\n' + '{"x":' + "[" * 100_000,
+    }.items():
+        (tmp_path / name).write_text(content)
+        with pytest.raises(SourceError, match=r"nests deeper than 100 levels|quotation mark"):
+            bc.read_log(tmp_path / name, **PARTS)
+    deep = '{"_label_cost":1,"_label_probability":0.5,"_label_Action":1,"c":' + '{"a":' * 100_000
+    (tmp_path / "log.dsjson").write_text(deep)
+    with pytest.raises(SourceError, match="line 1: cannot be read as dsjson"):
+        bc.read_vw(tmp_path / "log.dsjson")
+
+
+def test_brackets_in_texts_are_no_nesting(tmp_path: Path) -> None:
+    rows = [{"x": "[" * 500 + '\\"{' * 50, "a": 0, "r": 1, "p": 0.5}, {"x": "\\" * 7, "a": 1, "r": 0, "p": 0.5}]
+    (tmp_path / "log.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows * 5_000))
+    assert len(bc.read_log(tmp_path / "log.ndjson", **PARTS)) == 10_000
+
+
+@pytest.mark.parametrize(
+    "content",
+    ["log = " + "[" * 50_000, "a" + ".a" * 50_000 + " = 1", "[" + '"a".' * 50_000 + "a]", f"horizon = {'9' * 5_000}"],
+)
+def test_run_files_that_nest(tmp_path: Path, content: str) -> None:
+    (tmp_path / "run.toml").write_text(content)
+    with pytest.raises(SourceError):
+        read_run_file(str(tmp_path / "run.toml"))
+
+
+@pytest.mark.parametrize("value", ["[" * 20_000, "-" * 20_000 + "1", "1+" * 9_000 + "1", "(" * 50, "{[]: 1}"])
+def test_words_that_nest(value: str) -> None:
+    with pytest.raises(OptionError) as caught:
+        build(f"linucb:alpha={value}", POLICIES)
+    assert len(str(caught.value)) < 3_000
+
+
+@pytest.mark.parametrize("count", [10**9, 10**12, 10**400])
+def test_absurd_options(tmp_path: Path, count: int) -> None:
+    (tmp_path / "log.csv").write_text("x,xw,a,r,p\n1,t,0,1,0.5\n2,u,1,0,0.5\n")
+    (tmp_path / "log.vw").write_text("1:0.5:0.25 | age:2 new\n2:-1:0.75 | age:3\n")
+    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+        bc.read_log(tmp_path / "log.csv", **PARTS, n_actions=count)
+    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+        bc.read_vw(tmp_path / "log.vw", n_actions=count)
+    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+        bc.Log(None, actions=[0], rewards=[0], propensities=[1], n_actions=count)
+    with pytest.raises(OptionError, match="hash_size is"):
+        bc.read_log(tmp_path / "log.csv", **PARTS, hash_size=10 * count)
+    with pytest.raises(OptionError, match="hash_size is"):
+        bc.read_vw(tmp_path / "log.vw", hash_size=10 * count)
+
+
+def test_an_identifier_is_no_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    import backcast.door
+
+    monkeypatch.setattr(backcast.door, "MOST_ACTIONS", 100)
+    (tmp_path / "log.csv").write_text("x,a,r,p\n" + "".join(f"1,{row},1,0.5\n" for row in range(1_000)))
+    assert "is the column an identifier?" in message_of(tmp_path / "log.csv")
+
+
+def test_large_labels_and_cells(tmp_path: Path) -> None:
+    """10 MB each, in all parts: read, or refused in a message that fits a screen."""
+    large = "y" * 10**7
+    for part in ("x", "a", "r", "p"):
+        columns: dict[str, Any] = {"x": [1.0, 2.0], "a": ["m", "n"], "r": [1, 0], "p": [0.5, 0.5], part: [large, "z"]}
+        pa.parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
+        words = is_log_or_ours(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS))
+        assert bool(words) == (part in "rp")
+        assert is_log_or_ours(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS, action_labels=["q"]))
+
+
+def test_many_columns(tmp_path: Path) -> None:
+    """4,000 are read; a million are refused at once, for a header longer than a block."""
+    names = [f"x{number}" for number in range(4_000)]
+    row = ",".join(["0", "1", "0.5", *["1"] * len(names)])
+    (tmp_path / "log.csv").write_text(",".join(["a", "r", "p", *names]) + f"\n{row}\n")
+    assert bc.read_log(tmp_path / "log.csv", **PARTS).n_features == 4_000
+    (tmp_path / "log.csv").write_text(",".join(f"x{number}" for number in range(10**6)) + "\n")
+    assert "cannot be read as csv" in message_of(tmp_path / "log.csv")
