@@ -158,19 +158,13 @@ class TestDask:
             pass
 
 
-def test_ray_says_the_same(log: bc.Log, alone: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+def test_ray_says_the_same(log: bc.Log, alone: list[str]) -> None:
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    ray.init(num_cpus=2, include_dashboard=False, object_store_memory=100 << 20, log_to_driver=False)
-    try:
-        from ray.util.joblib import register_ray
-
-        register_ray()
-        with joblib.parallel_config(backend="ray"):
-            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
-    finally:
-        ray.shutdown()
+    with Engine("ray").at_work():
+        assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+    assert not ray.is_initialized()
 
 
 @pytest.mark.parametrize(
