@@ -199,13 +199,18 @@ def reblocked(blocks: Iterator[Weighed], rows: int) -> Iterator[Weighed]:
     for block in blocks:
         held, size = [*held, block], size + block.ratio.size
         if size >= rows:
-            whole = Weighed(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+            whole = _joined(held)
             for start in range(0, size - size % rows, rows):
                 yield Weighed(*(column[start : start + rows] for column in whole))
             size %= rows
             held = [Weighed(*(column[column.size - size :] for column in whole))] if size else []
     if size:
-        yield Weighed(*(np.concatenate(columns) for columns in zip(*held, strict=True)))
+        yield _joined(held)
+
+
+def _joined(blocks: list[Weighed]) -> Weighed:
+    # most often there is one, of just the length that is wanted
+    return blocks[0] if len(blocks) == 1 else Weighed(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
 def _weighed(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
