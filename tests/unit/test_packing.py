@@ -70,7 +70,9 @@ def test_arrays_that_come_back_can_be_written_to() -> None:
 
 
 @pytest.mark.parametrize(
-    "value", [object(), np.array([object()]), Pair(1, 2), {1, 2}, np.zeros(1, dtype=[("a", "f8")])], ids=str
+    "value",
+    [object(), np.array([object()]), Pair(1, 2), {1, 2}, np.zeros(1, dtype=[("a", "f8")])],
+    ids=["object", "array of objects", "unknown kind", "set", "records"],
 )
 def test_what_is_no_plain_value_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="not a value that can be kept"):
