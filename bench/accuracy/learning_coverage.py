@@ -27,6 +27,7 @@ from bench.accuracy.trials import truth_of, world_of
 from bench.speed.machine import describe
 
 SEED = 77
+HEAD = ("policy, logger", "intervals", "coverage", "95 % of that", "width", "mean error claimed", "sd", "bias")
 LEVEL, SLACK = 0.95, (0.91, 0.98)
 SETTINGS = [
     Setting("straight", logging, policy, events=2000, horizon=30)
@@ -77,16 +78,15 @@ def main() -> None:
         mean = Truth(*np.mean(known, axis=0).tolist())
         answers = work_through(plan, plan.journal(f"coverage-{setting.stem}", facts), asked.logs, one_log, setting)
         lines.append(line(setting, mean, answers))
-        data[setting.stem] = {"truth": mean._asdict(), "answers": answers}
+        data[setting.stem] = {"truth": mean._asdict(), **dict(zip(HEAD, lines[-1], strict=True))}
         print(*lines[-1], sep="  ", flush=True)
-    head = ["policy, logger", "intervals", "coverage", "95 % of that", "width", "mean error claimed", "sd", "bias"]
     intro = (
         f"Made by `python -m bench.accuracy.learning_coverage --logs {asked.logs}` on {date.today().isoformat()}, "
         f"{describe()}. `evaluate(log, policy, horizon=T)` with nothing else chosen: how often its 95 % interval holds "
         f"V_T, n = 2,000, T = 30, K = 4, d = 10. Asked: {SLACK[0]:.0%} to {SLACK[1]:.0%}."
     )
     asked.output.mkdir(parents=True, exist_ok=True)
-    text = "\n\n".join(["# Coverage for learning policies", intro, markdown_table(head, lines)])
+    text = "\n\n".join(["# Coverage for learning policies", intro, markdown_table(HEAD, lines)])
     (asked.output / "learning_coverage.md").write_text(text + "\n")
     save_json(asked.output / "learning_coverage.json", data)
 

@@ -10,8 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import os
-from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, NamedTuple
@@ -19,6 +18,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast.arrays import is_sparse
+from backcast.disk import UNFINISHED, put_in_place
 from backcast.errors import OptionError, WorkError
 from backcast.log import Log
 from backcast.packing import pack, unpack
@@ -73,7 +73,7 @@ class Checkpoint:
         """Keep a finished piece."""
         packed = pack(value, kinds)
         try:
-            with _whole(self._path(name)) as file:
+            with put_in_place(self._path(name)) as file:
                 file.write(self._seal(name, packed) + packed)
         except OSError as problem:
             raise WorkError(
@@ -104,7 +104,7 @@ def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) ->
         path.mkdir(parents=True, exist_ok=True)
         found = _read_head(path)
         if found is None:
-            with _whole(path / HEAD) as file:
+            with put_in_place(path / HEAD) as file:
                 file.write(json.dumps(head, indent=1).encode())
     except OSError as problem:
         raise OptionError(
@@ -118,7 +118,7 @@ def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) ->
 def _read_head(folder: Path) -> dict[str, Any] | None:
     path = folder / HEAD
     if not path.exists():
-        strangers = [entry.name for entry in folder.iterdir() if not entry.name.endswith(".part")]
+        strangers = [entry.name for entry in folder.iterdir() if not entry.name.endswith(UNFINISHED)]
         if strangers:
             raise OptionError(
                 f"the checkpoint folder {folder.name!r} holds {strangers[0]!r} and no {HEAD}; choose an empty one"
@@ -140,20 +140,6 @@ def _check_same(found: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
                 f"the checkpoint was made for another {name} ({found.get(name)}, now {wanted.get(name)}); "
                 "choose another folder or remove it"
             )
-
-
-@contextmanager
-def _whole(path: Path) -> Iterator[Any]:
-    """A file that appears under its name only when all of it is on disk."""
-    unfinished = path.with_name(f"{path.name}.{os.getpid()}.part")
-    try:
-        with unfinished.open("wb") as file:
-            yield file
-            file.flush()
-            os.fsync(file.fileno())
-        unfinished.replace(path)
-    finally:
-        unfinished.unlink(missing_ok=True)
 
 
 def log_fingerprint(log: Log) -> str:

@@ -12,7 +12,9 @@ from typing import IO
 
 from backcast.errors import OptionError, SourceError
 
-__all__ = ["check_file", "check_place", "read_text", "whole_file"]
+__all__ = ["UNFINISHED", "check_file", "check_place", "put_in_place", "read_text", "whole_file"]
+
+UNFINISHED = ".part"
 
 # what is written there goes on its way at once, and no other file can take the place of one
 STREAMS = ("/dev/", "/proc/")
@@ -67,21 +69,27 @@ def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[IO[bytes]]:
             with open(path, "wb") as file:
                 yield file
             return
-        target = Path(os.path.realpath(path))
-        unfinished = target.with_name(f".backcast-{os.getpid()}-{secrets.token_hex(4)}.part")
-        try:
-            with unfinished.open("xb") as file:
-                yield file
-                file.flush()
-                os.fsync(file.fileno())
-            if target.exists():
-                unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
-            unfinished.replace(target)
-        finally:
-            with suppress(OSError):
-                unfinished.unlink(missing_ok=True)
+        with put_in_place(Path(os.path.realpath(path))) as file:
+            yield file
     except OSError as problem:
         raise _cannot_write(path, what, problem.strerror or str(problem)) from None
+
+
+@contextmanager
+def put_in_place(target: Path) -> Iterator[IO[bytes]]:
+    """The same for a place that is known to serve; what goes wrong is an OSError."""
+    unfinished = target.with_name(f".backcast-{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
+    try:
+        with unfinished.open("xb") as file:
+            yield file
+            file.flush()
+            os.fsync(file.fileno())
+        if target.exists():
+            unfinished.chmod(stat.S_IMODE(target.stat().st_mode))
+        unfinished.replace(target)
+    finally:
+        with suppress(OSError):
+            unfinished.unlink(missing_ok=True)
 
 
 def _cannot_write(path: str | os.PathLike[str], what: str, why: str) -> OptionError:
