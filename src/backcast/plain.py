@@ -91,7 +91,11 @@ def _value(hint: Any, plain: Any, where: str) -> Any:
 def _array(inner: tuple[Any, ...], plain: Any, where: str) -> Any:
     dtype = get_args(inner[1])[0]
     if dtype is not np.float64:
-        return np.array(_checked(plain, list, where), dtype=dtype)
+        listed = _checked(plain, list, where)
+        try:
+            return np.array(listed, dtype=dtype)
+        except OverflowError:
+            raise SourceError(f"{where} is {_shown(plain)}; its numbers must be whole ones of 64 bits") from None
     # rows of tables are lists themselves
     rows = [_array(inner, one, where) if isinstance(one, list) else _number(one, where) for one in plain]
     return np.array(rows, dtype=dtype)
@@ -110,7 +114,10 @@ def _number(plain: Any, where: str) -> float:
         return math.nan
     if isinstance(plain, str) and plain in INFINITIES:
         return INFINITIES[plain]
-    return float(_checked(plain, int | float, where))
+    try:
+        return float(_checked(plain, int | float, where))
+    except OverflowError:
+        raise SourceError(f"{where} is {_shown(plain)}; no number of 64 bits is that large") from None
 
 
 def _checked(plain: Any, kind: Any, where: str) -> Any:

@@ -19,6 +19,7 @@ from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import (
     ClockDiagnostics,
     ModelDiagnostics,
+    PartsDiagnostics,
     PermutedDiagnostics,
     ReplayDiagnostics,
     WeightDiagnostics,
@@ -246,7 +247,8 @@ class TestText:
 class TestFacts:
     def test_every_diagnostic_of_every_kind_is_explained(self) -> None:
         fixed = (WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
-        kinds = (replay_facts(), clock_facts(), permuted_facts(), *fixed)
+        parts = PartsDiagnostics(1, 1, 10, 2, 0.0, 0.1, 0.1)
+        kinds = (replay_facts(), clock_facts(), permuted_facts(), parts, *fixed)
         assert {name for kind in kinds for name in kind.to_dict()} == set(KNOWN)
 
     @pytest.mark.parametrize(
@@ -473,7 +475,7 @@ class TestPage:
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
     def test_a_folder_that_is_not_there_is_an_error_of_ours(self, tmp_path: Path) -> None:
-        with pytest.raises(OptionError, match=r"cannot be written to .*No such file"):
+        with pytest.raises(OptionError, match=r"cannot be written to .*there is no folder"):
             save_report(make_estimate(), tmp_path / "missing" / "report.html")
 
     def test_same_estimates_same_page(self) -> None:
