@@ -113,6 +113,8 @@ class Crew(NamedTuple):
         n_jobs = -1 if kind == RAY and self.n_jobs is None and context_jobs in (None, 1) else self.n_jobs
         if kind not in (DASK, RAY) and _at_once(n_jobs) == 1:
             return self._here(function, shared, tasks)
+        if kind == DASK and _at_once(n_jobs) == 1:
+            return self._by_one(function, shared, tasks, backend)
         if kind == RAY:
             return self._by_handfuls(function, shared, tasks, backend, n_jobs)
         return self._streamed(function, shared, tasks, backend, n_jobs)
@@ -120,6 +122,15 @@ class Crew(NamedTuple):
     def _here(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
         for task in tasks:
             yield _done(os.getpid(), function, shared, task, self.time_limit)
+
+    def _by_one(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any) -> Results:
+        """For a cluster of one worker, which joblib would leave idle to do all of it here."""
+        asker, handle = os.getpid(), shared.handle(backend)
+        for task in tasks:
+            sent = backend.client.submit(_done, asker, function, handle, task, self.time_limit, pure=False)
+            patience = None if self.time_limit is None else self.time_limit + GRACE
+            result: tuple[int, Any] = sent.result(timeout=patience)
+            yield result
 
     def _streamed(
         self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None

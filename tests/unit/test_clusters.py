@@ -6,6 +6,7 @@ import json
 import os
 import signal
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ import pytest
 import backcast as bc
 from backcast.cli import engines, main
 from backcast.cli.engines import Engine
+from backcast.crew import Shared
+from backcast.work import Job, Terms, work_off
 
 pytestmark = pytest.mark.xdist_group("clusters")
 # workers are sent the policy below by value: they need not find this file
@@ -120,6 +123,17 @@ class TestDask:
         client.wait_for_workers(3, timeout=60)
         with joblib.parallel_config(backend="dask"):
             assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+
+    def test_a_single_worker_does_the_work_and_says_the_same(
+        self, log: bc.Log, alone: list[str], cluster: Any, client: Any
+    ) -> None:
+        cluster.scale(1)
+        while len(client.scheduler_info()["workers"]) > 1:
+            time.sleep(0.05)
+        with joblib.parallel_config(backend="dask"):
+            done = work_off(os.getpid, Shared(), [Job(("where",), (), events=1)], Terms())
+            assert ask(log, bc.UCB1()) == alone[0]
+        assert done.results != [os.getpid()]
 
     def test_the_command_line_says_the_same(
         self, cluster: Any, tmp_path: Path, capsys: pytest.CaptureFixture[str]
