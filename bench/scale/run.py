@@ -6,6 +6,7 @@ import json
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
+from collections.abc import Sequence
 from dataclasses import asdict
 from datetime import date
 from pathlib import Path
@@ -16,6 +17,7 @@ from bench.scale import model, report
 from bench.scale.child import Case, CaseFailed, Measured, run
 from bench.scale.data import NoRoom, log_on_disk, size_of
 from bench.scale.soak import Sample, Soaked
+from bench.scale.works import WORKS
 from bench.speed import machine
 
 EVENTS = 100_000_000
@@ -45,11 +47,13 @@ def better(best: Measured | str | None, new: Measured | str) -> Measured | str:
     return min(measured, key=lambda one: one.seconds) if measured else new
 
 
-def measure(folder: Path, rounds: int) -> dict[Case, Measured | str]:
-    """Every case; short ones in turns, so that a slow minute hits all alike."""
+def measure(folder: Path, rounds: int, only: Sequence[str]) -> dict[Case, Measured | str]:
+    """Every case of these works; short ones in turns, so that a slow minute hits all alike."""
     results: dict[Case, Measured | str] = {}
     for turn in range(rounds):
         for case in report.cases():
+            if case.work not in only:
+                continue
             if turn == 0 or case.work in IN_TURN:
                 results[case] = better(results.get(case), attempt(case, folder))
     return results
@@ -65,6 +69,25 @@ def soaked(runs: int) -> Soaked:
     return Soaked(found["runs"], Sample(**found["begin"]), Sample(**found["end"]))
 
 
+def recorded_cases(kept: dict[str, Any]) -> dict[Case, Measured | str]:
+    """What an earlier run measured."""
+    found = [Measured(**case) for case in kept["cases"]]
+    return {Case(one.work, one.engine, one.workers): one for one in found}
+
+
+def again(options: Namespace) -> None:
+    """Measure some works that need no long log again, and put them into the record of the last whole run."""
+    kept = json.loads((RESULTS / "scale.json").read_text())
+    with log_on_disk(FOLDER / "log", options.events) as log:
+        new = measure(log, options.rounds, options.only)
+    results = {**recorded_cases(kept), **new}
+    soak = Soaked(kept["soak"]["runs"], Sample(**kept["soak"]["begin"]), Sample(**kept["soak"]["end"]))
+    command = " ".join(["python -m bench.scale.run", *sys.argv[1:]])
+    later = f"; {' and '.join(options.only)} again on {date.today().isoformat()} with `{command}`"
+    save(results, soak, {**record(results, soak, kept["log"]), "date": kept["date"]}, "make bench-scale", later)
+    model.main()
+
+
 def record(results: report.Results, soak: Soaked, log: dict[str, Any]) -> dict[str, Any]:
     """The measurements as plain data, from which the cost model takes its constants."""
     return {
@@ -77,12 +100,24 @@ def record(results: report.Results, soak: Soaked, log: dict[str, Any]) -> dict[s
     }
 
 
-def written(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str) -> str:
+def save(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str, later: str = "") -> str:
+    """Page, data and chart in the folder of results; the page."""
+    folder = RESULTS if recorded["log"]["events"] >= EVENTS else FOLDER / "results"
+    folder.mkdir(parents=True, exist_ok=True)
+    text = written(results, soak, recorded, command, later)
+    report.save_chart(results, folder)
+    (folder / "scale.md").write_text(text)
+    (folder / "scale.json").write_text(json.dumps(recorded, indent=1) + "\n")
+    tell(f"written to {folder}/scale.md")
+    return text
+
+
+def written(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str, later: str = "") -> str:
     log = recorded["log"]
     made = f"made in {log['seconds']:.0f} s by two processes and removed afterwards"
     head = [
         "# Scale",
-        f"Measured on {recorded['date']} with `{command}`.",
+        f"Measured on {recorded['date']} with `{command}`{later}.",
         f"Machine: {recorded['machine']}. Versions: "
         + ", ".join(f"{name} {number}" for name, number in recorded["versions"].items())
         + ".",
@@ -109,36 +144,34 @@ def parsed() -> Namespace:
     parser.add_argument("--events", type=int, default=EVENTS, help="length of the log; fewer for a small trial")
     parser.add_argument("--rounds", type=int, default=2, help="rounds of the short pieces of work")
     parser.add_argument("--soak", type=int, default=200, help="runs in a row")
+    parser.add_argument(
+        "--only", nargs="+", choices=IN_TURN, help="measure these works again, and put them into the recorded run"
+    )
     return parser.parse_args()
 
 
 def main() -> None:
     options = parsed()
-    whole = options.events >= EVENTS
-    folder = RESULTS if whole else FOLDER / "results"
-    folder.mkdir(parents=True, exist_ok=True)
+    if options.only:
+        again(options)
+        return
     tell(f"writing {options.events:,} events ...")
     start = perf_counter()
     try:
         with log_on_disk(FOLDER / "log", options.events) as log:
             files = len(list(log.rglob("*.parquet")))
             facts = {"events": options.events, "files": files, "bytes": size_of(log), "seconds": perf_counter() - start}
-            results = measure(log, options.rounds)
+            results = measure(log, options.rounds, list(WORKS))
     except NoRoom as problem:
         raise SystemExit(f"bench-scale: {problem}") from None
     except KeyboardInterrupt:
         raise SystemExit("bench-scale: stopped; the log is removed and nothing was recorded") from None
     soak = soaked(options.soak)
-    recorded = record(results, soak, facts)
+    whole = options.events >= EVENTS
     command = "make bench-scale" + ("" if whole else f' SCALE="--events {options.events}"')
-    text = written(results, soak, recorded, command)
-    report.save_chart(results, folder)
-    (folder / "scale.md").write_text(text)
-    (folder / "scale.json").write_text(json.dumps(recorded, indent=1) + "\n")
+    print(save(results, soak, record(results, soak, facts), command))
     if whole:
         model.main()
-    print(text)
-    tell(f"written to {folder}/scale.md")
 
 
 if __name__ == "__main__":

@@ -8,10 +8,10 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-from joblib import Parallel, delayed
 
 import backcast as bc
 from backcast.arrays import BoolArray, FloatArray
+from backcast.crew import Crew, Shared, Task
 from bench.scale.data import FIRST, N_ACTIONS, N_FEATURES
 from bench.speed.numpy_policy import NumpyGreedy
 
@@ -107,8 +107,8 @@ def _clock_pools(log: Any, jobs: int | None) -> Answer:
     return found.value, int(found.diagnostics.to_dict()["events"])
 
 
-def _replicates(policy: Any, evaluator: Any, log: Any, jobs: int | None) -> Answer:
-    options: dict[str, Any] = {"replicates": REPLICATES, "exchangeable": True, "seed": 0, "n_jobs": jobs}
+def _replicates(policy: Any, evaluator: Any, log: Any, jobs: int | None, replicates: int = REPLICATES) -> Answer:
+    options: dict[str, Any] = {"replicates": replicates, "exchangeable": True, "seed": 0, "n_jobs": jobs}
     return bc.evaluate(log, policy, evaluator, horizon=SHORT, **options).value, _events(log)
 
 
@@ -117,13 +117,14 @@ def _compiled(log: Any, jobs: int | None) -> Answer:
 
 
 def _python(log: Any, jobs: int | None) -> Answer:
-    return _replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), log, jobs)
+    return _replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), log, jobs, 4 * REPLICATES)
 
 
 def _pieces(log: Any, jobs: int | None) -> Answer:
     """Pieces of work in which nothing is done, one at a time: what is left is the cost of handing them out."""
-    work = Parallel(n_jobs=jobs, batch_size=1)
-    return float(sum(work(delayed(_nothing)(number) for number in range(PIECES)))), PIECES
+    crew = Crew(jobs, one_by_one=True)
+    tasks = [Task(number, "", (number,)) for number in range(PIECES)]
+    return float(sum(result for _, result in crew.results(_nothing, Shared(), tasks))), PIECES
 
 
 def _nothing(number: int) -> int:
@@ -139,7 +140,7 @@ WORKS = {
         Work("segments", "DR-ns in ten segments", _segments),
         Work("clock", "ClockReplay in pools of 100,000", _clock_pools),
         Work("compiled", "120 replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
-        Work("python", "120 replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
+        Work("python", "480 replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
         Work("pieces", "500 pieces in which nothing is done", _pieces, streamed=False),
     )
 }
