@@ -37,6 +37,9 @@ class Segments:
     Assumption: independent (segments of an i.i.d. log), or time-ordered logs whose segments are nearly so.
     Estimand: V_T(pi). Conservative: each segment has only a part of the log.
 
+    Nothing is asked of the log as a whole: the value is the mean over the segments, and so is the curve, with a band of
+    Student's t; the diagnostics are theirs joined, counts added up. Segments are shared out by ``n_jobs``.
+
     Examples
     --------
     >>> from backcast.evaluation import evaluate

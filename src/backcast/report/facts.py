@@ -104,10 +104,14 @@ def _bias_mass(mass: float) -> Judgement:
     return Judgement("poor", "acceptance could not follow the policy")
 
 
-def _failures(count: int) -> Judgement:
-    # the log's remainder is nearly always too short for one more
-    few = Judgement("good", "only the remainder of the log" if count else "none")
-    return few if count <= 1 else Judgement("fair", "some ran out of events and were left out")
+def _failures(count: int, estimate: Estimate) -> Judgement:
+    # the remainder of the log, or of a segment of it, is nearly always too short for one more
+    told = estimate.settings.get("segments")
+    segments = told if isinstance(told, int) else 1
+    if count > segments:
+        return Judgement("fair", "some ran out of events and were left out")
+    remainders = "only the remainder of the log" if segments == 1 else "only the remainders of the segments"
+    return Judgement("good", remainders if count else "none")
 
 
 def _estimated(estimated: bool) -> Judgement:
@@ -143,7 +147,7 @@ KNOWN = {
     "rounds": _Known("rounds", "Rounds that the policy played in a simulated history."),
     "trajectories": _Known("trajectories", "Histories that were simulated."),
     "trajectories_complete": _Known("complete trajectories", "Simulated histories that reached the horizon."),
-    "trajectories_failed": _Known("failed trajectories", "Histories that ran out of events before it.", _failures),
+    "trajectories_failed": _Known("failed trajectories", "Histories that ran out of events before it."),
     "effective_sample_size": _Known(
         "effective sample size",
         "How many equally weighted events the weighted ones are worth; 1,000 and more is comfortable.",
@@ -193,6 +197,8 @@ def _fact(key: str, value: Any, estimate: Estimate) -> Fact:
 def _judged(key: str, value: Any, estimate: Estimate) -> Judgement:
     if key == "bias_certificate":
         return _certificate(value, estimate)
+    if key == "trajectories_failed":
+        return _failures(value, estimate)
     if key == "monte_carlo_error":
         return _monte_carlo_share(estimate.diagnostics.to_dict())
     judge = KNOWN[key].judge if key in KNOWN else None
