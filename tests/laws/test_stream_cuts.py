@@ -16,6 +16,7 @@ from hypothesis import strategies as st
 import backcast as bc
 from backcast.evaluators import predictions
 from backcast.evaluators.stationary import weighing
+from tests.laws.own_policies import Leaning
 
 WORDS: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p", "n_actions": 3}
 
@@ -73,19 +74,6 @@ def test_stretches_of_a_stream_are_stretches_of_the_log(
 def facts(estimate: Any) -> Any:
     curve = () if estimate.curve is None else tuple(estimate.curve.value)
     return estimate.value, estimate.std_error, estimate.interval, estimate.diagnostics, curve
-
-
-class Leaning:
-    """A policy of a user: it leans towards what paid."""
-
-    def __init__(self) -> None:
-        self.paid = np.ones(3)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return np.tile(self.paid / self.paid.sum(), (len(contexts), 1))
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.paid, actions, rewards)
 
 
 class Slanted:

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 
 import backcast as bc
 from backcast.sources.ahead import ahead
+from tests.laws.own_policies import Leaning
 
 
 class Made:
@@ -87,19 +88,6 @@ def write(path: Path, rows: int, row_group: int, n_actions: int = 3, seed: int =
 
 WORDS: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p"}
 WORDS |= {"n_actions": 3, "reward_range": (0.0, 1.0)}
-
-
-class Leaning:
-    """A policy of a user: it leans towards what paid."""
-
-    def __init__(self) -> None:
-        self.paid = np.ones(3)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return np.tile(self.paid / self.paid.sum(), (len(contexts), 1))
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.paid, actions, rewards)
 
 
 @given(st.integers(1, 300), st.integers(1, 100), st.integers(1, 400), st.sampled_from((None, 7)))
