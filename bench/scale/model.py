@@ -13,12 +13,12 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 from backcast.evaluators.clock import ClockReplay
-from backcast.evaluators.stationary.weighing import SHARDS
+from backcast.evaluators.stationary.weighing import number_of_shards
 from bench.speed.report import table
 
 RECORDED = Path("bench/results/scale.json")
@@ -94,22 +94,19 @@ def _pools(events: int) -> int:
 class Asked(NamedTuple):
     """What is asked, whose measured constants it has, and into how many pieces so many events are cut.
 
-    ``most`` are the events that are looked at, however long the log is; ``chained`` says that one pass in order comes
-    before the pieces.
+    ``most`` are the events that are looked at, however long the log is.
     """
 
     words: str
     work: str
     pieces: Callable[[int], int]
     most: int | None = None
-    chained: bool = False
 
 
 QUESTIONS = (
-    Asked("fixed policy, DR", "dr", lambda events: SHARDS),
+    Asked("fixed policy, DR", "dr", number_of_shards),
     Asked("learning policy, DR-ns in log order", "dr-ns", lambda events: 1),
-    Asked(f"learning policy, DR-ns with Segments({STRETCHES})", "dr-ns", lambda events: STRETCHES, chained=True),
-    Asked(f"learning policy, DR-ns on each of split({STRETCHES})", "dr-ns", lambda events: STRETCHES),
+    Asked(f"learning policy, DR-ns with Segments({STRETCHES})", "dr-ns", lambda events: STRETCHES),
     Asked("learning policy, ClockReplay, all pools", "clock", _pools),
     Asked("learning policy, ClockReplay, 1,000 pools", "clock", _pools, most=1_000 * ClockReplay().pool),
 )
@@ -136,10 +133,6 @@ def _row(asked: Asked, costs: Costs, events: int, workers: int) -> list[str]:
     looked_at = min(events, asked.most or events)
     pieces = asked.pieces(looked_at)
     found = forecast(costs, looked_at, pieces, workers)
-    if asked.chained:
-        chain = forecast(costs, looked_at, 1, workers)
-        seconds = chain.seconds + found.seconds
-        found = replace(chain, seconds=seconds, bandwidth=2 * looked_at * costs.width / seconds)
     read = f"{found.bandwidth / 1e9:,.2f} GB/s"
     numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{pieces:,}", spoken(found.seconds)]
     return [asked.words, *numbers, f"{found.busy:,}", read, found.limit]

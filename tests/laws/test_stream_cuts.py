@@ -146,3 +146,15 @@ def test_parts_and_segments_may_be_done_by_several(tmp_path: Path) -> None:
     for policy, options in ((bc.UCB1(), {"evaluator": bc.ClockReplay()}), (bc.UCB1(), segments), (Leaning(), segments)):
         results = [bc.evaluate(stream, policy, horizon=4, n_jobs=jobs, **options) for jobs in (1, 2)]
         assert facts(results[0]) == facts(results[1])
+
+
+def test_a_longer_stream_is_cut_into_more_pieces_whoever_does_them(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(weighing, "SHARD_ROWS", 4)
+    stream = bc.scan_log(write(tmp_path, 600, 3, "parquet"), **WORDS)
+    told: dict[int, list[int]] = {1: [], 2: []}
+    results = [bc.evaluate(stream, Slanted(), bc.IPS(), n_jobs=jobs, progress=told[jobs].append) for jobs in told]
+    assert facts(results[0]) == facts(results[1])
+    assert [len(pieces) for pieces in told.values()] == [150, 150]
+    assert sum(told[1]) == 600

@@ -212,9 +212,11 @@ def test_the_model_takes_its_constants_from_the_record() -> None:
         "| learning policy, DR-ns in log order | 10^9 | 1,000 | 1 | 17 min | 1 | 0.03 GB/s | one pass in order |"
         in page
     )
-    # with segments that pass comes first; then, on 100 workers, two rounds of pieces of 5 s
-    assert "| learning policy, DR-ns with Segments(200) | 10^9 | 100 | 200 | 17 min | 1 |" in page
-    assert "| learning policy, DR-ns on each of split(200) | 10^9 | 100 | 200 | 10 s | 100 |" in page
+    # in segments, on 100 workers: two rounds of pieces of 5 s
+    assert "| learning policy, DR-ns with Segments(200) | 10^9 | 100 | 200 | 10 s | 100 |" in page
+    # a piece for 10 million events: 10,000 pieces of 20 s, ten rounds of them on 1,000 workers
+    assert "| fixed policy, DR | 10^9 | 1,000 | 100 | 20 s | 100 | 1.60 GB/s | 100 pieces |" in page
+    assert "| fixed policy, DR | 10^11 | 1,000 | 10,000 | 3 min | 1,000 | 16.00 GB/s | processors |" in page
     assert "ClockReplay" not in page
     assert "Nothing to go by" in model.page({"log": {}, "cases": []})
 

@@ -14,6 +14,8 @@ from typing import Any
 import cloudpickle
 import joblib
 import numpy as np
+import pyarrow as pa
+import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
@@ -68,6 +70,23 @@ def ask(log: bc.Log, policy: Any, **options: Any) -> str:
 
 
 @pytest.fixture(scope="module")
+def stream(log: bc.Log, tmp_path_factory: pytest.TempPathFactory) -> bc.LogStream:
+    """The same events in a file that workers read for themselves."""
+    path = tmp_path_factory.mktemp("log") / "log.parquet"
+    columns = {"f_0": log.contexts[:, 0], "f_1": log.contexts[:, 1], "action": log.actions, "reward": log.rewards}
+    pq.write_table(pa.table(columns), path, row_group_size=128)
+    words: dict[str, Any] = {"action": "action", "reward": "reward", "propensity": 0.5, "n_actions": 2}
+    return bc.scan_log(path, context="f_*", reward_range=(0, 1), **words)
+
+
+def ask_segments(stream: bc.LogStream) -> list[str]:
+    """What a compiled policy and one in Python are worth in segments of a stream."""
+    options: dict[str, Any] = {"horizon": 10, "reward_model": 0.5, "interval": bc.Segments(5)}
+    found = [bc.evaluate(stream, policy, bc.DRns(q=0.05), **options) for policy in (bc.UCB1(), Leader())]
+    return [json.dumps(estimate.to_dict()) for estimate in found]
+
+
+@pytest.fixture(scope="module")
 def alone(log: bc.Log) -> list[str]:
     """What one process says."""
     return [ask(log, policy, n_jobs=1) for policy in (bc.UCB1(), Leader())]
@@ -94,6 +113,11 @@ class TestDask:
     def test_two_workers_say_the_same(self, log: bc.Log, alone: list[str], client: Any) -> None:
         with joblib.parallel_config(backend="dask"):
             assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+
+    def test_segments_of_a_stream_are_the_same_wherever_they_are_done(self, stream: bc.LogStream, client: Any) -> None:
+        with joblib.parallel_config(backend="dask"):
+            found = ask_segments(stream)
+        assert found == ask_segments(stream)
 
     def test_the_log_travels_once_to_each_worker(self, log: bc.Log, client: Any) -> None:
         sent: list[int] = []
@@ -172,13 +196,15 @@ class TestDask:
             pass
 
 
-def test_ray_says_the_same(log: bc.Log, alone: list[str]) -> None:
+def test_ray_says_the_same(log: bc.Log, stream: bc.LogStream, alone: list[str]) -> None:
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with Engine("ray").at_work():
         assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+        found = ask_segments(stream)
     assert not ray.is_initialized()
+    assert found == ask_segments(stream)
 
 
 @pytest.mark.parametrize(

@@ -32,6 +32,7 @@ __all__ = [
     "Weighed",
     "WeighedLog",
     "Weigher",
+    "number_of_shards",
     "unshaped",
     "weigh",
     "weigh_staged",
@@ -40,7 +41,8 @@ __all__ = [
 
 LARGEST_BLOCK = 1 << 16
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
-SHARDS = 64
+LEAST_SHARDS = 64
+SHARD_ROWS = 10**7  # some seconds of work, beside which handing out a piece is nothing
 
 Shape = Callable[[FloatArray], FloatArray]
 
@@ -148,6 +150,15 @@ def weigh(question: Question, *, model: bool) -> WeighedLog:
     return replace(events, notes=(*notes, *events.notes))
 
 
+def number_of_shards(rows: int) -> int:
+    """Into how many pieces a stream of so many events is cut, where its row groups allow it; workers have no say in it.
+
+    >>> number_of_shards(1_000_000), number_of_shards(10**9), number_of_shards(10**11)
+    (64, 100, 10000)
+    """
+    return max(LEAST_SHARDS, rows // SHARD_ROWS)
+
+
 def _shards(log: Any) -> tuple[Any, ...]:
     """Pieces of a stream that need not wait for each other.
 
@@ -155,7 +166,7 @@ def _shards(log: Any) -> tuple[Any, ...]:
     """
     if isinstance(log, Log) or getattr(log, "n_rows", None) is None or not hasattr(log, "split"):
         return ()
-    return tuple(log.split(SHARDS))
+    return tuple(log.split(number_of_shards(log.n_rows)))
 
 
 def weigh_staged(question: Question, log: StagedLog, recipe: Recipe) -> WeighedLog:
