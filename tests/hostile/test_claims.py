@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -16,7 +17,7 @@ import pytest
 import backcast as bc
 from backcast.cli.settings import read_run_file
 from backcast.cli.specs import POLICIES, build
-from backcast.errors import BackcastError, LogError, OptionError, SourceError
+from backcast.errors import BackcastError, EvaluationError, LogError, OptionError, SourceError
 from backcast.sources import limits
 from tests.hostile.attack import PARTS, alone, is_log_or_ours
 
@@ -54,14 +55,25 @@ def varint(number: int) -> bytes:
 
 def forged(path: Path, claimed: int) -> Path:
     """A Parquet file of some rows whose last part claims another number of them, everywhere."""
+    return rewritten(path, (ROWS,), lambda last: last.replace(varint(ROWS), varint(claimed)))
+
+
+def rewritten(path: Path, groups: tuple[int, ...], lie: Callable[[bytes], bytes]) -> Path:
+    """A Parquet file of row groups of so many rows, whose last part is another."""
     sink = io.BytesIO()
-    rows = np.ones(ROWS)
-    pa.parquet.write_table(pa.table({"x": rows, "a": rows.astype(int), "r": rows, "p": rows}), sink)
+    rng = np.random.default_rng(0)
+    with pa.parquet.ParquetWriter(
+        sink, schema=pa.schema(dict.fromkeys("rxp", pa.float64()) | {"a": pa.int64()})
+    ) as file:
+        for rows in groups:
+            ones = np.ones(rows)
+            columns = {"r": rng.random(rows), "x": rng.random(rows), "p": 0.5 * ones, "a": rng.integers(2, size=rows)}
+            file.write_table(pa.table(columns), row_group_size=rows)
     content = sink.getvalue()
     size = int.from_bytes(content[-8:-4], "little")
     body, last = content[: -8 - size], content[-8 - size : -8]
-    assert last.count(varint(ROWS)) >= 3
-    last = last.replace(varint(ROWS), varint(claimed))
+    assert all(last.count(varint(rows)) >= 3 for rows in groups)
+    last = lie(last)
     path.write_bytes(body + last + len(last).to_bytes(4, "little") + b"PAR1")
     return path
 
@@ -71,6 +83,87 @@ def test_absurd_numbers_of_rows(tmp_path: Path, claimed: int) -> None:
     path = forged(tmp_path / "log.parquet", claimed)
     assert is_log_or_ours(lambda: bc.read_log(path, **PARTS))
     is_log_or_ours(lambda: next(iter(bc.scan_log(path, **PARTS))))
+
+
+FIRST, SECOND = 5_001, 7_344  # of two row groups; ROWS together
+
+
+def at(last: bytes, place: int, claimed: int) -> bytes:
+    """One of the places where the first row group says its rows: for the rewards first, and at last for itself."""
+    parts = last.split(varint(FIRST))
+    said = [varint(FIRST)] * (len(parts) - 1)
+    said[place] = varint(claimed)
+    return b"".join(part + rows for part, rows in zip(parts, [*said, b""], strict=True))
+
+
+def alike(last: bytes, claimed: int) -> bytes:
+    """Columns, row group and file all say the same."""
+    return last.replace(varint(FIRST), varint(claimed)).replace(varint(ROWS), varint(claimed + SECOND))
+
+
+LIES: dict[str, Callable[[bytes], bytes]] = {
+    "more, everywhere": lambda last: alike(last, FIRST + 1),
+    "many more, everywhere": lambda last: alike(last, 2**33),
+    "more, in the row group": lambda last: at(last, -1, FIRST + 1),
+    "fewer, in the row group": lambda last: at(last, -1, FIRST - 1),
+    "none, in row group and file": lambda last: at(last, -1, 0).replace(varint(ROWS), varint(SECOND)),
+    "fewer than none": lambda last: alike(last, -1),
+    "more, in the file": lambda last: last.replace(varint(ROWS), varint(ROWS + 1)),
+    "fewer, in the file": lambda last: last.replace(varint(ROWS), varint(ROWS - 1)),
+    "more, in the rewards": lambda last: at(last, 0, FIRST + 1),
+    "fewer, in the rewards": lambda last: at(last, 0, FIRST - 1),
+}
+PATHS: dict[str, Callable[[bc.LogStream], Any]] = {
+    "parts": list,
+    "the log": lambda stream: stream.read(),
+    "its head": lambda stream: stream.head(ROWS),
+    "in two": lambda stream: [list(part) for part in stream.cut(2)],
+    "split": lambda stream: [list(part) for part in stream.split(2)],
+    "the average": lambda stream: stream.average_reward(),
+    "a learner": lambda stream: bc.evaluate(stream, bc.UCB1(), bc.DRns(q=0.1)),
+    "a learner in segments": lambda stream: bc.evaluate(
+        stream, bc.UCB1(), bc.DRns(q=0.1), horizon=5, interval=bc.Segments(3), n_jobs=2
+    ),
+    "a fixed policy": lambda stream: bc.evaluate(stream, bc.Fixed([0.25, 0.75]), bc.IPS(), n_jobs=2),
+    "clock replay": lambda stream: bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3),
+}
+
+
+@pytest.mark.parametrize("lie", LIES)
+def test_rows_that_are_not_those_announced(tmp_path: Path, lie: str) -> None:
+    """However a stream is read, and whether or not the actions are looked for first, the error names the file."""
+    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), LIES[lie])
+    known: dict[str, Any] = {**PARTS, "n_actions": 2}
+    for parts in (known, PARTS):
+        for words, read in PATHS.items():
+            with pytest.raises(
+                SourceError, match=r"log\.parquet: .*announce.*Write it anew$|GB, more than there is"
+            ) as told:
+                read(bc.scan_log(path, **parts))
+            assert str(told.value).isprintable(), words
+
+
+def test_an_untouched_file_of_two_row_groups_is_read(tmp_path: Path) -> None:
+    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), lambda last: last)
+    for read in PATHS.values():
+        read(bc.scan_log(path, **PARTS, n_actions=2))
+
+
+def test_a_stream_that_claims_too_many_parts_is_refused_before_they_are_listed(tmp_path: Path) -> None:
+    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), lambda last: alike(last, 2**60))
+    stream = bc.scan_log(path, **PARTS, n_actions=2)
+    with pytest.raises(EvaluationError, match=r"would be cut into 11,529,215,046,069 parts, .*ClockReplay\(parts="):
+        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3)
+    with pytest.raises(SourceError, match="announces"):
+        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(parts=4), horizon=3)
+
+
+def test_a_file_that_calls_itself_empty_and_is_not(tmp_path: Path) -> None:
+    """It is not left out in silence, though nobody would read it."""
+    rewritten(tmp_path / "0.parquet", (FIRST, SECOND), lambda last: last)
+    rewritten(tmp_path / "1.parquet", (FIRST,), lambda last: at(at(last, 0, 0), -1, 0))
+    with pytest.raises(SourceError, match=r"1\.parquet: row group 0 announces 0 rows but 5,001 values of"):
+        bc.scan_log(tmp_path, **PARTS, n_actions=2)
 
 
 def test_rows_that_memory_cannot_hold_are_refused_before_they_are_read(

@@ -31,6 +31,7 @@ from backcast.work import Job, work_off
 __all__ = ["LEAST_PARTS", "LEAST_PASSES", "PartPass", "Partwise", "number_of_parts", "partwise"]
 
 LEAST_PARTS = 10  # fewer tell too little of how much they differ
+MOST_PARTS = 10**7  # a list of more would itself fill the memory
 LEAST_PASSES, ALL_PASSES = 2, 40
 PARTS = 5  # place of the parts among the streams of randomness of a seed
 
@@ -159,8 +160,9 @@ def _curve(curves: FloatArray, horizon: int, level: float) -> LearningCurve:
 
 
 class Plan(NamedTuple):
-    """What is done with every part."""
+    """What is done with every part, and the stream of which each is a stretch."""
 
+    stream: Any
     evaluator: Passing
     policies: Sequence[Any]
     reward_model: Any
@@ -173,14 +175,14 @@ def partwise(evaluator: Passing, question: Question, policies: Sequence[Any]) ->
     """Cut the stream, make passes over each part, for all policies with common randomness."""
     _check(question)
     stream = question.log.counted()
-    parts = _cut(stream, evaluator)
+    parts = _cut(stream.n_rows, evaluator)
     horizon = question.horizon
     if horizon is None:
-        first = next(iter(parts.values())).read()
+        first = stream.between(*parts[0][1:]).read()
         horizon = evaluator.material(replace(question, policy=policies[0], log=first, keep=None)).horizon
     passes = max(LEAST_PASSES, math.ceil(ALL_PASSES / len(parts)))
-    plan = Plan(evaluator, policies, question.reward_model, horizon, passes, question.seed)
-    jobs = [Job(("part", i), (i, part), part.n_rows) for i, part in parts.items()]
+    plan = Plan(stream, evaluator, policies, question.reward_model, horizon, passes, question.seed)
+    jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in parts]
     # compiled policies release the lock, others need processes of their own
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
     with closing(Shared(plan)) as shared:
@@ -193,15 +195,28 @@ def partwise(evaluator: Passing, question: Question, policies: Sequence[Any]) ->
     return Partwise(found.results, horizon, sum(job.events for job in jobs[:done]), notes)
 
 
-def _cut(stream: Any, evaluator: Passing) -> dict[int, Any]:
-    """The parts to use, by number; where they are cut depends on the number of rows alone."""
-    number = number_of_parts(stream.n_rows, evaluator.pool)
-    if stream.n_rows < 2 * number:
+def _cut(events: int, evaluator: Passing) -> list[tuple[int, int, int]]:
+    """The parts to use: number, start and end of each, which depend on the number of events alone."""
+    number = number_of_parts(events, evaluator.pool)
+    if events < 2 * number:
         raise EvaluationError(
-            f"the stream has {stream.n_rows} events, too few for {number} parts; read it with read_log instead"
+            f"the stream has {events} events, too few for {number} parts; read it with read_log instead"
         )
-    edges = np.linspace(0, stream.n_rows, number + 1).astype(np.int64).tolist()
-    return {i: stream.between(edges[i], edges[i + 1]) for i in chosen_parts(number, evaluator.parts)}
+    if min(number, evaluator.parts or number) > MOST_PARTS:
+        raise EvaluationError(
+            f"the stream of {events:,} events would be cut into {number:,} parts, more than can be listed; use some of "
+            "them (ClockReplay(parts=...)), or larger ones (pool=...)"
+        )
+    return [(i, _edge(i, number, events), _edge(i + 1, number, events)) for i in chosen_parts(number, evaluator.parts)]
+
+
+def _edge(part: int, number: int, events: int) -> int:
+    """Where a part begins, and the one before it ends; as ``linspace`` has it, without a list of all.
+
+    >>> [_edge(part, 4, events=10) for part in range(5)]
+    [0, 2, 5, 7, 10]
+    """
+    return events if part == number else int(part * (events / number))
 
 
 def _check(question: Question) -> None:
@@ -234,8 +249,8 @@ def _check_reached(horizon: int, passes: list[list[PartPass]], number: int, even
     )
 
 
-def _one_part(plan: Plan, number: int, part: Any) -> list[PartPass]:
-    log = part.read()
+def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartPass]:
+    log = plan.stream.between(start, end).read()
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(PARTS, number)))
     honest = make_honest(plan.reward_model)
     if isinstance(honest, Given) and np.ndim(honest.predicted) == 2:

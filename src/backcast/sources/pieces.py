@@ -50,12 +50,22 @@ class Piece:
         return str(self.fragment.path)
 
     def batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
-        """These columns in file order, never more than a few batches in memory."""
+        """These columns in file order, never more than a few batches in memory.
+
+        There are as many rows as the file announced, or an error comes where one is missing or one too many.
+        """
         self._check_unchanged()
+        came = 0
         with reading(self.path, self.format):
-            yield from _stretch(self._all_batches(names), self.skip, self.limit)
+            for batch in _stretch(self._all_batches(names), self.skip, self.limit):
+                came += batch.num_rows
+                if self.n_rows is not None and came > self.n_rows:
+                    break
+                yield batch
         # rows of a file that was written to meanwhile may be neither the old ones nor the new
         self._check_unchanged()
+        if self.n_rows not in (None, came):
+            raise miscounted(self.path, f"{self.n_rows:,} rows are announced but {came:,} came")
 
     def _all_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
@@ -139,9 +149,32 @@ def _parquet_batches(piece: Piece, names: Sequence[str], rows: int) -> Iterator[
     with pyarrow.parquet.ParquetFile(
         piece.path, filesystem=piece.fragment.filesystem, read_dictionary=text, buffer_size=buffer, pre_buffer=False
     ) as file:
-        for batch in file.iter_batches(rows, row_groups=list(piece.groups), columns=own):
-            columns = [_column(batch, name, folders, piece.schema) for name in names]
-            yield pa.RecordBatch.from_arrays(columns, names=list(names))
+        # one by one: of several together, rows that one lacks would be taken from the next, and all after it be shifted
+        for group in piece.groups:
+            announced, came = _announced(file.metadata, group, own, piece.path), 0
+            for batch in file.iter_batches(rows, row_groups=[group], columns=own):
+                columns = [_column(batch, name, folders, piece.schema) for name in names]
+                yield pa.RecordBatch.from_arrays(columns, names=list(names))
+                came += batch.num_rows
+            if came != announced:
+                raise miscounted(piece.path, f"row group {group} announces {announced:,} rows but {came:,} came")
+
+
+def _announced(metadata: Any, group: int, names: Sequence[str], path: str) -> int:
+    """Rows of a row group, if all its columns agree; of lists, whose values are more than rows, that is not told."""
+    found = metadata.row_group(group)
+    rows = int(found.num_rows)
+    for place in range(found.num_columns):
+        column = found.column(place)
+        if column.path_in_schema in names and column.num_values != rows:
+            name, values = column.path_in_schema, column.num_values
+            raise miscounted(path, f"row group {group} announces {rows:,} rows but {values:,} values of {name!r}")
+    return rows
+
+
+def miscounted(path: str, how: str) -> SourceError:
+    """The error for a file that holds other rows than it says."""
+    return SourceError(f"{path}: {how}; the file is damaged or not whole. Write it anew")
 
 
 def _column(batch: pa.RecordBatch, name: str, folders: dict[str, Any], schema: pa.Schema) -> pa.Array:
@@ -231,11 +264,24 @@ def to_pieces(opened: Opened, layout: Layout) -> tuple[Piece, ...]:
         _check_same(opened, schema, fragment.path, layout)
         piece = Piece(fragment, opened.format, _read_as(schema, opened.format, layout), stamp=stamp)
         if opened.format == "parquet":
-            with reading(piece.path, opened.format):
-                rows = tuple(group.num_rows for group in fragment.row_groups)
+            rows = _group_rows(fragment, layout.names)
             piece = replace(piece, groups=range(len(rows)), group_rows=rows, n_rows=sum(rows))
         pieces.append(piece)
     return tuple(pieces)
+
+
+def _group_rows(fragment: Any, names: Sequence[str]) -> tuple[int, ...]:
+    """How many rows each row group of a Parquet file announces, if that is what the file does."""
+    with reading(fragment.path, "parquet"):
+        rows = tuple(group.num_rows for group in fragment.row_groups)
+        total = fragment.metadata.num_rows
+    if min(rows, default=0) < 0 or sum(rows) != total:
+        raise miscounted(fragment.path, f"it announces {total:,} rows and row groups of {sum(rows):,} together")
+    for group, announced in enumerate(rows):
+        if announced == 0:
+            # nobody will read it, and see that it is not empty
+            _announced(fragment.metadata, group, names, fragment.path)
+    return rows
 
 
 def _check_same(opened: Opened, schema: pa.Schema, path: str, layout: Layout) -> None:

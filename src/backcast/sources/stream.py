@@ -13,7 +13,7 @@ import numpy as np
 import pyarrow as pa
 
 from backcast.door import RowError
-from backcast.errors import LogError, OptionError, SourceError
+from backcast.errors import LogError, OptionError
 from backcast.log import Log
 from backcast.sources.actions import known_labels, labels_among
 from backcast.sources.ahead import ahead
@@ -231,10 +231,6 @@ def open_stream(pieces: tuple[Piece, ...], layout: Layout, batch_rows: int) -> L
                 for batch in piece.batches([action]):
                     counts[number] += batch.num_rows
                     yield batch.column(0)
-                if piece.n_rows not in (None, counts[number]):
-                    raise SourceError(
-                        f"{piece.path}: {piece.n_rows:,} rows are announced but {counts[number]:,} came; is it whole?"
-                    )
 
         labels = labels_among(actions(), layout.declared)
         pieces = tuple(replace(piece, n_rows=rows) for piece, rows in zip(pieces, counts, strict=True))
