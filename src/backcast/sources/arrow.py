@@ -14,7 +14,7 @@ from backcast.sources.collect import collect
 from backcast.sources.columns import Columns
 from backcast.sources.files import FilePath, find_files
 from backcast.sources.layout import lay_out
-from backcast.sources.pieces import open_files, to_pieces
+from backcast.sources.opening import open_files, to_pieces
 from backcast.sources.stream import LogStream, open_stream
 
 __all__ = ["Columns", "LogStream", "log_from_frame", "read_log", "scan_log"]

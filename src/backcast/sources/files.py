@@ -18,9 +18,11 @@ from backcast.disk import check_file
 from backcast.errors import OptionError, SourceError
 from backcast.sources.walking import matches, walk
 
-__all__ = ["FilePath", "Files", "Stamp", "find_files", "path_text", "reading", "stamp_of"]
+__all__ = ["FilePath", "Files", "Stamp", "find_files", "path_text", "reading", "stamps_of"]
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
+
+FILE, FOLDER = pyarrow.fs.FileType.File, pyarrow.fs.FileType.Directory
 
 EXTENSIONS = {
     "parquet": (".parquet", ".pq", ".parq"),
@@ -28,6 +30,7 @@ EXTENSIONS = {
     "tsv": (".tsv",),
     "ndjson": (".ndjson", ".jsonl", ".json"),
 }
+FORMATS = {ending: known for known, endings in EXTENSIONS.items() for ending in endings}
 SQUEEZED = {".gz", ".bz2", ".zst", ".lz4"}
 TEXT_REMEDY = (
     "It must be text in UTF-8 with a header line that names each column once, as many fields in every line, "
@@ -96,21 +99,29 @@ def _filesystem(paths: list[str]) -> tuple[Any, list[str]]:
 
 
 def _expand(path: str, file_format: str | None, filesystem: Any) -> list[str]:
-    _check_name(path)
-    try:
-        kind = filesystem.get_file_info(path).type
-    except (pa.ArrowException, OSError) as problem:
-        raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
-    if kind == pyarrow.fs.FileType.File:
+    [kind] = _kinds_of([path], filesystem)
+    if kind == FILE:
         return [path]
-    if kind == pyarrow.fs.FileType.Directory:
+    if kind == FOLDER:
         return _data_files(path, file_format, filesystem)
     if not glob.has_magic(path):
         raise SourceError(f"{path}: no such file or folder{_near_file(path)}")
     found = matches(path)
     if not found:
         raise SourceError(f"no file matches {path!r}")
-    return [file for match in found for file in _expand(match, file_format, filesystem)]
+    kinds = zip(found, _kinds_of(found, filesystem), strict=True)
+    each = ([match] if kind == FILE else _expand(match, file_format, filesystem) for match, kind in kinds)
+    return [file for files in each for file in files]
+
+
+def _kinds_of(paths: list[str], filesystem: Any) -> list[Any]:
+    """Whether each is a file, a folder, or nothing at all; asked for all at once."""
+    for path in paths:
+        _check_name(path)
+    try:
+        return [info.type for info in filesystem.get_file_info(paths)]
+    except (pa.ArrowException, OSError) as problem:
+        raise SourceError(f"{paths[0]}: cannot be looked at ({_brief(problem)})") from None
 
 
 def _check_name(path: str) -> None:
@@ -131,7 +142,7 @@ def _data_files(folder: str, file_format: str | None, filesystem: Any) -> list[s
             infos = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True))
         except (pa.ArrowException, OSError) as problem:
             raise SourceError(f"{folder}: cannot be looked at ({_brief(problem)})") from None
-        files = sorted(info.path for info in infos if info.type == pyarrow.fs.FileType.File)
+        files = sorted(info.path for info in infos if info.type == FILE)
     seen = [file for file in files if not _is_hidden(file, folder)]
     known = [file for file in seen if (_format_of(file) == file_format if file_format else _format_of(file))]
     if not known and file_format is None:
@@ -142,14 +153,19 @@ def _data_files(folder: str, file_format: str | None, filesystem: Any) -> list[s
 
 
 def _is_hidden(file: str, folder: str) -> bool:
-    return any(part.startswith((".", "_")) for part in PurePosixPath(file[len(folder) :]).parts)
+    return any(part.startswith((".", "_")) for part in file[len(folder) :].replace(os.sep, "/").split("/"))
 
 
 def _format_of(path: str) -> str | None:
-    name = PurePosixPath(path.lower())
-    if name.suffix in SQUEEZED and _format_of(name.stem) in ("csv", "tsv", "ndjson"):
-        return _format_of(name.stem)
-    return next((known for known, endings in EXTENSIONS.items() if name.suffix in endings), None)
+    """The kind of a file by its name.
+
+    >>> _format_of("log/2026.PQ"), _format_of("log/day.csv.gz"), _format_of("log/.csv"), _format_of("a.gz")
+    ('parquet', 'csv', None, None)
+    """
+    rest, ending = os.path.splitext(path.lower())
+    if ending in SQUEEZED and _format_of(rest) in ("csv", "tsv", "ndjson"):
+        return _format_of(rest)
+    return FORMATS.get(ending)
 
 
 def _format_of_all(paths: list[str]) -> str:
@@ -214,6 +230,15 @@ def stamp_of(path: str, filesystem: Any) -> Stamp:
     except OSError as problem:
         raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
     return Stamp(info.size, info.mtime_ns)
+
+
+def stamps_of(paths: Sequence[str], filesystem: Any) -> tuple[Stamp, ...]:
+    """The stamps of files as they are now, asked for all at once."""
+    try:
+        return tuple(Stamp(info.size, info.mtime_ns) for info in filesystem.get_file_info(list(paths)))
+    except OSError:
+        # one of them cannot be looked at: the message is to name it
+        return tuple(stamp_of(path, filesystem) for path in paths)
 
 
 @contextmanager

@@ -17,7 +17,7 @@ from backcast.errors import LogError
 from backcast.sources.encode import list_rows, values_of
 from backcast.sources.files import FilePath, Files, find_files, reading
 from backcast.sources.layout import kind_of
-from backcast.sources.pieces import open_files
+from backcast.sources.opening import open_files
 
 __all__ = ["Profile", "Sample", "profile_of", "take_sample"]
 
