@@ -9,14 +9,15 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from scipy import stats
 
 from backcast.comparison import Comparison, Difference
-from backcast.diagnostics import ClockDiagnostics
+from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
 from backcast.errors import OptionError
+from backcast.evaluators.partwise import LEAST_PARTS
 from backcast.intervals.jackknife import GroupJackknife
 from backcast.intervals.power import critical_distance, distance_for, power_of
 from backcast.options import at_least, count, share
@@ -241,7 +242,13 @@ def _measured(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int | None]:
     events = min(estimate.diagnostics.events for estimate in pilot.estimates.values())
     paired = isinstance(first.diagnostics, ClockDiagnostics)
     freedom = GroupJackknife().groups - 1 if paired else math.inf
-    return tuple(_spread(gap, events, freedom) for gap in pilot.differences), events, first.horizon
+    gaps = pilot.differences
+    if isinstance(first.diagnostics, PartsDiagnostics):
+        freedom = first.diagnostics.parts - 1
+        if first.diagnostics.parts > LEAST_PARTS:
+            # a longer stream has more parts, not longer ones, each with passes of its own: all of the error falls
+            gaps = tuple(replace(gap, monte_carlo_error=0.0) for gap in gaps)
+    return tuple(_spread(gap, events, freedom) for gap in gaps), events, first.horizon
 
 
 def _spread(gap: Difference, events: int, freedom: float) -> Spread:

@@ -71,6 +71,23 @@ def test_stretches_of_a_stream_are_stretches_of_the_log(
     assert stretch.after(end - start) is None
 
 
+@given(st.integers(150, 400), st.integers(1, 100), st.integers(1, 450))
+@settings(max_examples=10)
+def test_a_sample_is_of_the_events_it_names_spread_evenly(
+    tmp_path_factory: pytest.TempPathFactory, rows: int, row_group: int, wanted: int
+) -> None:
+    folder = write(tmp_path_factory.mktemp("log"), rows, row_group, "parquet")
+    whole, stream = bc.read_log(folder, **WORDS), bc.scan_log(folder, **WORDS)
+    some = stream.sample(wanted)
+    same(some, whole[some.rows])
+    assert (np.diff(some.rows) > 0).all()
+    # stretches are of one length, so a few events fewer than wanted may come
+    stretches = min(100, wanted)
+    assert len(some) == (rows if wanted >= rows else wanted // stretches * stretches)
+    tenths = np.bincount(some.rows * 10 // rows, minlength=10)
+    assert wanted < 100 or np.ptp(tenths) <= 2 * max(1, len(some) // 100)
+
+
 def facts(estimate: Any) -> Any:
     curve = () if estimate.curve is None else tuple(estimate.curve.value)
     return estimate.value, estimate.std_error, estimate.interval, estimate.diagnostics, curve

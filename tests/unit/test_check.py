@@ -153,8 +153,8 @@ def test_one_action_and_no_features_are_no_fault() -> None:
 
 
 def test_refuses_what_is_no_log() -> None:
-    with pytest.raises(OptionError, match="list is not a log in memory; read it with read_log"):
-        check([1, 2])  # type: ignore[arg-type]
+    with pytest.raises(OptionError, match=r"list is neither a log in memory nor a stream .*; read it with read_log"):
+        check([1, 2])
 
 
 # Propensities as numbers

@@ -14,6 +14,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from backcast.cli import main, streaming
+from backcast.health import doctor
 
 COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
 
@@ -71,8 +72,48 @@ def test_a_log_too_large_for_memory_is_read_in_parts_by_itself(
     assert "the log would take 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in told
     assert main(shlex.split(f"evaluate {words} --no-stream")) == 0
     assert "in parts" not in capsys.readouterr().err
-    assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 2
-    assert "this command needs it whole; name some of its files" in capsys.readouterr().err
+    assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 0
+    assert "it is read in parts" in capsys.readouterr().err
+
+
+def test_a_stream_that_fits_is_checked_as_the_log_is(capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"check log.parquet {COLUMNS} --policy ucb1"
+    assert result(f"{words} --stream", capsys) == result(f"{words} --no-stream", capsys)
+
+
+def test_a_longer_stream_is_checked_by_a_sample_that_is_named(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
+    found = result(f"check log.parquet {COLUMNS} --stream", capsys)
+    assert found["log"] == ("300 events, in stretches evenly spread over LogStream(600 events in 1 file, 2 actions)")
+    assert found["verdict"] == "ok"
+    monkeypatch.setattr(doctor, "MOST_BYTES", 200 * 8 * 5)
+    assert result(f"check log.parquet {COLUMNS} --stream", capsys)["log"].startswith("200 events")
+    # the log in memory is looked at whole
+    assert result(f"check log.parquet {COLUMNS}", capsys)["log"].startswith("Log(600 events")
+
+
+def test_a_fault_in_a_stream_is_found_in_its_sample(
+    folder: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    table = pq.read_table("log.parquet")
+    pq.write_table(table.set_column(3, "p", pa.array(np.full(600, 0.25))), folder / "wrong.parquet")
+    monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
+    assert main(shlex.split(f"check wrong.parquet {COLUMNS} --stream")) == 1
+    assert "every propensity is 0.25" in " ".join(capsys.readouterr().out.split())
+
+
+def test_a_plan_may_be_made_from_a_stream(capsys: pytest.CaptureFixture[str]) -> None:
+    words = f"plan log.parquet {COLUMNS} --policy a=fixed:probabilities=[0.25,0.75] --policy b=uniform --difference 0.1"
+    whole, parts = (result(f"{words} --evaluator ips {flag}", capsys) for flag in ("--no-stream", "--stream"))
+    assert parts["pilot_events"] == whole["pilot_events"] == 600
+    # policies of a stream are not paired event by event, so more events are asked for
+    assert whole["needs"][0]["events"] < parts["needs"][0]["events"] < 20 * whole["needs"][0]["events"]
+    learners = f"plan log.parquet {COLUMNS} --policy ucb1 --policy uniform --difference 0.1 --horizon 4 --exchangeable"
+    found = result(f"{learners} --evaluator clock:pool=20 --stream", capsys)
+    # 30 parts, all of whose error falls with the log
+    assert (found["spreads"][0]["freedom"], found["spreads"][0]["monte_carlo"]) == (29, 0.0)
 
 
 def test_what_cannot_be_streamed_is_said(capsys: pytest.CaptureFixture[str]) -> None:

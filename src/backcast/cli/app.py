@@ -191,7 +191,7 @@ OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log
 
 @command(
     app,
-    o.LOG,
+    BIG_LOG,
     epilog=_epilog(CHECK_EXAMPLE, CHECK_CODES, "backcast check run.toml"),
     more={"policy": OnePolicy},
 )
@@ -200,13 +200,14 @@ def check(words: Words, policy: str | None) -> None:
     from backcast.cli.check import print_health
     from backcast.cli.run import make_policies
     from backcast.cli.speech import print_json
-    from backcast.cli.streaming import comfortable_log_of
+    from backcast.cli.streaming import log_or_stream_of
     from backcast.health import check as examine
 
     made = None if policy is None else next(iter(make_policies([policy]).values()))
     # where nobody says otherwise, drift is a fault
     exchangeable = words.settings.get("exchangeable", True)
-    found = examine(comfortable_log_of(words.settings), made, exchangeable=exchangeable)
+    log = log_or_stream_of(words.settings, quiet=words.silent)
+    found = examine(log, made, exchangeable=exchangeable)
     if words.json:
         print_json(found.to_dict())
     else:
@@ -228,7 +229,7 @@ Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart
 
 @command(
     app,
-    (*o.LOG, *PAIRED, *o.PLANNING),
+    (*BIG_LOG, *PAIRED, *o.PLANNING),
     epilog=PLAN_EPILOG,
     optional=True,
     more={"html": Chart, "png": Chart, "svg": Chart},

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 from backcast.cli.charts import save_chart
 from backcast.cli.run import asked_from, policies_from, run_comparison
 from backcast.cli.speech import print_json, say
-from backcast.cli.streaming import comfortable_log_of
+from backcast.cli.streaming import log_or_stream_of
 from backcast.disk import check_place
 from backcast.errors import OptionError
 from backcast.planning import Assumed, Need, Plan
@@ -52,7 +52,8 @@ def _differences(settings: Settings) -> list[Any]:
 def _pilot(words: Words) -> Any:
     settings = words.settings
     asked, policies = asked_from(settings, paired=True), policies_from(settings, least=2)
-    return run_comparison(comfortable_log_of(settings), policies, asked, quiet=words.silent)
+    log = log_or_stream_of(settings, quiet=words.silent)
+    return run_comparison(log, policies, asked, quiet=words.silent)
 
 
 def _assumptions(settings: Settings) -> Assumed:

@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 from backcast.cli.run import columns_of, is_vw, read_log_of
 from backcast.cli.settings import Settings
 from backcast.cli.speech import say
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError
 
 if TYPE_CHECKING:
     from backcast.log import Log
     from backcast.sources.stream import LogStream
 
-__all__ = ["comfortable_log_of", "log_or_stream_of"]
+__all__ = ["log_or_stream_of"]
 
 COMFORT = 0.5  # of the free memory: an evaluation needs some beside the log
 MEMORY = Path("/proc/meminfo")
@@ -36,16 +36,6 @@ def log_or_stream_of(settings: Settings, *, quiet: bool) -> Log | LogStream:
         if not wanted and not quiet:
             say(f"{_sizes(stream, free)}; it is read in parts (--no-stream reads it whole)")
         return stream.counted()
-    return stream.read()
-
-
-def comfortable_log_of(settings: Settings) -> Log:
-    """The log in memory, for a command that needs it there; one that is too large is refused before it is read."""
-    if _needs_memory(settings):
-        return read_log_of(settings)
-    stream, free = _scanned(settings), free_memory()
-    if not _fits(stream, free):
-        raise SourceError(f"{_sizes(stream, free)}, and this command needs it whole; name some of its files instead")
     return stream.read()
 
 

@@ -27,6 +27,8 @@ from backcast.log import Log
 
 __all__ = ["CHECKS", "check"]
 
+MOST_EVENTS, MOST_BYTES = 10**6, 2**30  # of a stream: whichever is less
+
 CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
     propensity_range,
     estimated_propensities,
@@ -49,7 +51,7 @@ CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
 )
 
 
-def check(log: Log, policy: Any = None, *, exchangeable: bool = True) -> HealthReport:
+def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthReport:
     """Look for what is wrong with a log, and say how it suits a policy.
 
     Findings that rest on chance are wrong about a sound log once in 100,000 logs or less, each, so all of them
@@ -58,7 +60,9 @@ def check(log: Log, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     Parameters
     ----------
     log
-        The log.
+        The log. Of a stream from :func:`backcast.scan_log` that has more events than a million, or than take 1 GB of
+        memory, so many are looked at, in a hundred stretches evenly spread: what lies between them is not seen, nor
+        copies of an event in another stretch, and the report says how many events it is about.
     policy
         A policy that is to be evaluated on it; a copy is asked, in its first state if it learns.
     exchangeable
@@ -75,13 +79,27 @@ def check(log: Log, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     >>> check(half)["constant_propensity"].verdict
     'fail'
     """
-    if not isinstance(log, Log):
-        raise OptionError(f"{type(log).__name__} is not a log in memory; read it with read_log, or check a part of it")
+    log, about = _looked_at(log)
     case = Case(log, exchangeable=exchangeable)
     findings = tuple(finding for test in CHECKS if (finding := test(case)) is not None)
-    about = repr(log)
     if policy is None:
         return HealthReport(about, findings)
     drifts = any(finding.name in ("logger_drift", "context_order") and finding.remedy for finding in findings)
     fit, more = fit_of(case, policy, drifts)
     return HealthReport(about, findings + more, fit)
+
+
+def _looked_at(log: Any) -> tuple[Log, str]:
+    """The events that are looked at, and what they are."""
+    if isinstance(log, Log):
+        return log, repr(log)
+    if not hasattr(log, "sample"):
+        raise OptionError(
+            f"{type(log).__name__} is neither a log in memory nor a stream from scan_log; read it with read_log"
+        )
+    stream = log.counted()
+    size = max(1, stream.bytes_in_memory // stream.n_rows)
+    some = stream.sample(max(1, min(MOST_EVENTS, MOST_BYTES // size)))
+    if len(some) == stream.n_rows:
+        return some, repr(some)
+    return some, f"{len(some):,} events, in stretches evenly spread over {stream!r}"

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, replace
-from itertools import accumulate, groupby, pairwise
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import PurePosixPath
 from typing import Any
 
@@ -26,6 +26,7 @@ from backcast.sources.pieces import Piece
 __all__ = ["LogStream", "open_stream", "rechunk"]
 
 READ_AHEAD = 2  # parts that wait while one is worked on
+STRETCHES = 100  # of a sample
 
 
 @dataclass(frozen=True, repr=False)
@@ -148,6 +149,21 @@ class LogStream:
             raise LogError(f"{self.pieces[0].path}: the log is empty; it needs at least one event")
         return self._part(batches, n, self.first_row)
 
+    def sample(self, rows: int) -> Log:
+        """Some ``rows`` events as a log in memory: stretches of neighbours, a hundred of them, evenly spread.
+
+        All of it where there are no more. Which events they are depends on the two numbers of rows alone.
+        """
+        stream = self.counted()
+        total = stream.n_rows or 0
+        if rows >= total:
+            return stream.read()
+        number = min(STRETCHES, rows)
+        length, starts = rows // number, [i * total // number for i in range(number)]
+        stretches = [stream.between(start, start + length) for start in starts]
+        batches = chain.from_iterable(stretch._batches() for stretch in stretches)
+        return self._part(batches, length, *(self.first_row + start for start in starts))
+
     def after(self, rows: int) -> LogStream | None:
         """The stream without its first ``rows`` events; None where that leaves nothing.
 
@@ -201,12 +217,14 @@ class LogStream:
         for piece in self.pieces:
             yield from piece.batches(self.layout.names)
 
-    def _part(self, batches: Iterable[pa.RecordBatch], n: int, row: int) -> Log:
+    def _part(self, batches: Iterable[pa.RecordBatch], n: int, *first: int) -> Log:
+        """The log of stretches of ``n`` rows, each of which begins with one of these rows."""
         try:
-            log = collect(batches, n, self.layout, self.action_labels)
+            log = collect(batches, n * len(first), self.layout, self.action_labels)
         except RowError as error:
-            raise error.moved(row, self._file_of(row + error.row)) from None
-        log._set(_rows=np.arange(row, row + n))
+            row = first[error.row // n] + error.row % n
+            raise error.moved(row - error.row, self._file_of(row)) from None
+        log._set(_rows=np.concatenate([np.arange(row, row + n) for row in first]))
         return log
 
     def _file_of(self, row: int) -> str:
