@@ -1,7 +1,7 @@
 """Who does the work: this process, threads or processes beside it, or a cluster that the caller chose with joblib.
 
-What all pieces share travels once to each worker: joblib maps its arrays from a file for processes of this machine,
-workers of Dask get a copy each, those of Ray read it where it lies in the store of their machine.
+What all pieces share travels once to each worker: processes of this machine map it from a file, workers of Dask get a
+copy each, those of Ray read it where it lies in the store of their machine.
 """
 
 from __future__ import annotations
@@ -9,24 +9,29 @@ from __future__ import annotations
 import os
 import signal
 import threading
+import time
 import warnings
-from collections.abc import Callable, Generator, Iterator, Sequence
+from collections import deque
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext, suppress
 from functools import cache
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
 from backcast.errors import PolicyError, WorkError
 from backcast.log import Log
+from backcast.mapped import Laid, Place, values_at
+from backcast.pacing import Pace
 
 Results: TypeAlias = Generator[tuple[int, Any], None, None]
 
 __all__ = ["Crew", "Shared", "Task"]
 
-DASK, RAY = "DaskDistributedBackend", "RayBackend"
+DASK, RAY, PROCESSES = "DaskDistributedBackend", "RayBackend", "LokyBackend"
 GRACE = 20.0  # seconds beyond the limit after which a worker that does not listen is ended
-MAPPED = 1 << 16  # bytes from which processes of this machine map an array instead of getting a copy with every piece
+# seconds of work that are sent out together: much beside what sending takes (bench/results/scale.md), little beside all
+MOMENT, CLUSTER_MOMENT = 0.05, 0.3
 HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
 
 
@@ -44,6 +49,11 @@ class Shared:
     def handle(self, backend: Any) -> Any:
         """What to send with a piece so that its worker finds the values."""
         kind = type(backend).__name__
+        if kind == PROCESSES:
+            if kind not in self._places:
+                self._places[kind] = Laid(self.values)
+            place: Place = self._places[kind].place
+            return place
         if kind == DASK and kind not in self._places:
             # to all of them: what only one holds is lost with it
             self._places[kind] = backend.client.scatter(self, broadcast=True, hash=False)
@@ -61,7 +71,9 @@ class Shared:
 
     def close(self) -> None:
         """Let workers go, and forget where the values lie: they are sent anew to whoever works on them next."""
-        self._places.clear()
+        places, self._places = self._places, {}
+        if PROCESSES in places:
+            places[PROCESSES].close()
         if self._hands is not None:
             hands, self._hands = self._hands, None
             hands.__exit__(None, None, None)
@@ -107,39 +119,64 @@ class Crew(NamedTuple):
         """Place and result of every task, as they are done."""
         from joblib.parallel import get_active_backend
 
-        backend, context_jobs = get_active_backend()
+        backend, context_jobs = get_active_backend(prefer=self._hint)
         kind = type(backend).__name__
         # a whole cluster is what whoever chose it wants; joblib's own default is one worker for Ray, all for Dask
         n_jobs = -1 if kind == RAY and self.n_jobs is None and context_jobs in (None, 1) else self.n_jobs
-        if kind not in (DASK, RAY) and _at_once(n_jobs) == 1:
+        workers = _at_once(n_jobs)
+        if kind not in (DASK, RAY) and workers == 1:
             return self._here(function, shared, tasks)
-        if kind == DASK and _at_once(n_jobs) == 1:
-            return self._by_one(function, shared, tasks, backend)
         if kind == RAY:
             return self._by_handfuls(function, shared, tasks, backend, n_jobs)
-        return self._streamed(function, shared, tasks, backend, n_jobs)
+        moment = 0.0 if self._is_alone else CLUSTER_MOMENT if kind == DASK else MOMENT
+        pace = Pace(tasks, workers, moment)
+        if kind == DASK and workers == 1:
+            return self._by_one(function, shared, pace, backend)
+        return self._streamed(function, shared, pace, backend, n_jobs)
+
+    @property
+    def _hint(self) -> Literal["threads"] | None:
+        # threads cannot be ended from outside, so a limit takes processes
+        return "threads" if self.threads and self.time_limit is None else None
+
+    @property
+    def _is_alone(self) -> bool:
+        """Whether every piece is sent out by itself."""
+        return self.one_by_one or self.time_limit is not None
 
     def _here(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
         for task in tasks:
             yield _done(os.getpid(), function, shared, task, self.time_limit)
 
-    def _by_one(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any) -> Results:
+    def _by_one(self, function: Callable[..., Any], shared: Shared, pace: Pace[Task], backend: Any) -> Results:
         """For a cluster of one worker, which joblib would leave idle to do all of it here."""
         asker, handle = os.getpid(), shared.handle(backend)
-        for task in tasks:
-            sent = backend.client.submit(_done, asker, function, handle, task, self.time_limit, pure=False)
-            patience = None if self.time_limit is None else self.time_limit + GRACE
-            result: tuple[int, Any] = sent.result(timeout=patience)
-            yield result
+        patience = None if self.time_limit is None else self.time_limit + GRACE
+        # the next load waits at the worker while it does this one, unless time is counted
+        ahead = 1 if self.time_limit is not None else 2
+        sent: deque[Any] = deque()
+        try:
+            for load in pace.loads():
+                work = asker, function, handle, load, self.time_limit
+                sent.append(backend.client.submit(_load_done, *work, pure=False))
+                if len(sent) == ahead:
+                    yield from _noted(pace, sent[0].result(timeout=patience))
+                    sent.popleft()
+            while sent:
+                yield from _noted(pace, sent[0].result(timeout=patience))
+                sent.popleft()
+        finally:
+            for unwanted in sent:
+                unwanted.cancel()
 
     def _streamed(
-        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None
+        self, function: Callable[..., Any], shared: Shared, pace: Pace[Task], backend: Any, n_jobs: int | None
     ) -> Results:
-        outcomes = self._parallel(n_jobs, "generator_unordered")(self._calls(function, shared, tasks, backend))
+        loads = self._calls(function, shared, pace.loads(), backend)
+        outcomes = self._parallel(n_jobs, "generator_unordered", 1)(loads)
         try:
-            # not "yield from", which would close the outcomes before we are asked
-            for outcome in outcomes:  # noqa: UP028
-                yield outcome
+            for outcome in outcomes:
+                yield from _noted(pace, outcome)
         finally:
             # work that is no longer wanted is let go; joblib would warn that it was in vain
             with warnings.catch_warnings():
@@ -151,31 +188,29 @@ class Crew(NamedTuple):
     ) -> Results:
         """For engines that give results back all together, and whose workers take long to start."""
         size = _at_once(n_jobs) * (1 if self.one_by_one else HANDFUL)
-        hands = shared.hands(lambda: self._parallel(n_jobs, "list"))
+        hands = shared.hands(lambda: self._parallel(n_jobs, "list", 1 if self._is_alone else "auto"))
         for start in range(0, len(tasks), size):
-            yield from hands(self._calls(function, shared, tasks[start : start + size], backend))
+            handful = ([task] for task in tasks[start : start + size])
+            for load in hands(self._calls(function, shared, handful, backend)):
+                yield from load.results
 
-    def _parallel(self, n_jobs: int | None, return_as: str) -> Any:
+    def _parallel(self, n_jobs: int | None, return_as: str, batch_size: int | str) -> Any:
         from joblib import Parallel
 
         # arrays in a file are mapped so that they count as writable, else every pass would copy them
-        options: dict[str, Any] = {"mmap_mode": "c", "max_nbytes": MAPPED}
-        # threads cannot be ended from outside, so a limit takes processes
-        options["prefer"] = "threads" if self.threads and self.time_limit is None else None
-        if self.one_by_one or self.time_limit is not None:
-            options["batch_size"] = 1
+        options: dict[str, Any] = {"mmap_mode": "c", "prefer": self._hint, "batch_size": batch_size}
         if self.time_limit is not None:
             # none waits in line, so all that are out are at work
             options |= {"timeout": self.time_limit + GRACE, "pre_dispatch": "n_jobs"}
         return Parallel(n_jobs=n_jobs, return_as=return_as, **options)
 
     def _calls(
-        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any
+        self, function: Callable[..., Any], shared: Shared, loads: Iterable[list[Task]], backend: Any
     ) -> Iterator[Any]:
         from joblib import delayed
 
         asker, handle = os.getpid(), shared.handle(backend)
-        return (delayed(_done)(asker, function, handle, task, self.time_limit) for task in tasks)
+        return (delayed(_load_done)(asker, function, handle, load, self.time_limit) for load in loads)
 
 
 def _at_once(n_jobs: int | None) -> int:
@@ -183,6 +218,27 @@ def _at_once(n_jobs: int | None) -> int:
 
     count: Any = effective_n_jobs  # None, which it takes, is missing from its type
     return int(count(n_jobs))
+
+
+class Load(NamedTuple):
+    """What came of pieces that were sent out together, and the seconds they took."""
+
+    results: list[tuple[int, Any]]
+    seconds: float
+
+
+def _noted(pace: Pace[Task], load: Load) -> list[tuple[int, Any]]:
+    pace.note(len(load.results), load.seconds)
+    return load.results
+
+
+def _load_done(
+    asker: int, function: Callable[..., Any], handle: Any, tasks: Sequence[Task], limit: float | None
+) -> Load:
+    """Pieces that were sent out together, one after another."""
+    start = time.perf_counter()
+    results = [_done(asker, function, handle, task, limit) for task in tasks]
+    return Load(results, time.perf_counter() - start)
 
 
 def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: float | None) -> tuple[int, Any]:
@@ -203,6 +259,8 @@ def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, lim
 def _values(handle: Any) -> tuple[Any, ...]:
     if isinstance(handle, Shared):
         return handle.values
+    if isinstance(handle, Place):
+        return values_at(handle)
     import ray
 
     found: Shared = ray.get(handle)

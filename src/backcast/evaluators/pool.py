@@ -98,6 +98,7 @@ class Pool:
     groups: Groups | None = None
     stopped: bool = False
     _shared: Shared = field(init=False, repr=False)
+    _pilots: dict[int, list[Outcome]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.question.seed)
@@ -106,14 +107,26 @@ class Pool:
         """Let the workers go."""
         self._shared.close()
 
-    def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
-        """Passes over the whole log, for each policy."""
+    def passes(self, numbers: Iterable[int], pilot: int | None = None) -> list[list[Outcome]]:
+        """Passes over the whole log, for each policy; along with them a pilot that will be asked for."""
         events = len(self.material.log)
-        return self._run([Job(("pass", number), (None, (FULL, number)), events) for number in numbers])
+        jobs = [Job(("pass", number), (None, (FULL, number)), events) for number in numbers]
+        if pilot is None:
+            return self._run(jobs)
+        # alone, it would keep all workers but one waiting
+        found = self._run([*jobs, self._pilot_job(pilot)])
+        if len(found) > len(jobs):
+            self._pilots[pilot] = found.pop()
+        return found
 
     def pilot(self, taken: int) -> list[Outcome]:
         """A pass over the first so many groups, for each policy."""
-        return self._run([Job(("pilot", taken), (range(taken), (PILOT, taken)), self._share(taken))])[0]
+        if taken not in self._pilots:
+            self._pilots[taken] = self._run([self._pilot_job(taken)])[0]
+        return self._pilots[taken]
+
+    def _pilot_job(self, taken: int) -> Job:
+        return Job(("pilot", taken), (range(taken), (PILOT, taken)), self._share(taken))
 
     def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[Outcome]]:
         """Passes over groups, by number and chosen groups, for each policy."""

@@ -44,7 +44,7 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
     passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
     groups = Groups.of(len(material.log), method.groups, question.seed)
     with closing(Pool(evaluator, policies, material, question, groups)) as pool:
-        full = pool.passes(range(passes))
+        full = pool.passes(range(passes), pilot=None if method.taken else _sizes(method.groups)[0])
         for row in full:
             short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
             if short:
@@ -102,13 +102,22 @@ def _taken(pool: Pool, total: int) -> int | None:
     None where not even five sixths of the log reach it.
     """
     longest = None
-    for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+    for taken in _sizes(total):
         pilots = pool.pilot(taken)
         if not any(math.isnan(outcome.value) for outcome in pilots):
             longest = taken
             if all(pool.evaluator.acceptable(outcome) for outcome in pilots):
                 break
     return longest
+
+
+def _sizes(total: int) -> list[int]:
+    """Numbers of groups that are tried in turn.
+
+    >>> _sizes(30)
+    [8, 10, 15, 20, 25]
+    """
+    return [math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6]
 
 
 def _subset_batch(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> tuple[FloatArray, list[list[Outcome]]]:
