@@ -60,11 +60,8 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 bench-scale: $(DASK) ## a log of 100 million events, alone and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)
 
-fuzz: $(FUZZER) ## look for inputs that break what is parsed by hand (FUZZ_SECONDS for each target)
-	@for target in vw-text vw-json run-file spec saved nesting; do \
-		echo "Fuzzing $$target for $(FUZZ_SECONDS) seconds ..."; \
-		OMP_NUM_THREADS=1 .fuzz-venv/bin/python -m bench.fuzz.run $$target $(FUZZ_SECONDS) fuzz-findings || exit 1; \
-	done
+fuzz: $(FUZZER) ## look for inputs that break what is read, also at full size (FUZZ_SECONDS for each target)
+	.fuzz-venv/bin/python -m bench.fuzz.all $(FUZZ_SECONDS) fuzz-findings
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .bench-venv .fuzz-venv fuzz-findings site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache

@@ -31,7 +31,7 @@ __all__ = ["Crew", "Shared", "Task"]
 DASK, RAY, PROCESSES = "DaskDistributedBackend", "RayBackend", "LokyBackend"
 GRACE = 20.0  # seconds beyond the limit after which a worker that does not listen is ended
 # seconds of work that are sent out together: much beside what sending takes (bench/results/scale.md), little beside all
-MOMENT, CLUSTER_MOMENT = 0.05, 0.3
+MOMENT, CLUSTER_MOMENT = 0.2, 0.5
 HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
 
 

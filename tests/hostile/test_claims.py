@@ -331,3 +331,15 @@ def test_many_columns(tmp_path: Path) -> None:
     assert bc.read_log(tmp_path / "log.csv", **PARTS).n_features == 4_000
     (tmp_path / "log.csv").write_text(",".join(f"x{number}" for number in range(10**6)) + "\n")
     assert "cannot be read as csv" in message_of(tmp_path / "log.csv")
+
+
+def test_more_columns_than_any_log_are_refused_before_they_are_read(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """bench/fuzz/full_size.py tries it with 900,000, which Arrow would read in 12 GB of memory."""
+    table = pa.table({**{f"x{number}": [1.0] for number in range(98)}, "a": [0], "r": [1.0], "p": [0.5]})
+    pa.parquet.write_table(table, tmp_path / "log.parquet")
+    monkeypatch.setattr(limits, "MOST_COLUMNS", 101)
+    assert bc.read_log(tmp_path / "log.parquet", **PARTS).n_features == 98
+    monkeypatch.setattr(limits, "MOST_COLUMNS", 100)
+    assert "log.parquet: it has 101 columns, and 100 are the most; write fewer" in message_of(tmp_path / "log.parquet")

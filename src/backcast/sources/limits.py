@@ -17,9 +17,11 @@ import numpy as np
 from backcast.errors import LogError, OptionError, SourceError
 
 __all__ = [
+    "MOST_COLUMNS",
     "MOST_DEPTH",
     "MOST_FEATURES",
     "MOST_LINE",
+    "check_columns",
     "check_depth",
     "check_size",
     "check_whole",
@@ -29,6 +31,7 @@ __all__ = [
 ]
 
 MOST_FEATURES = 2**31 - 1  # positions in sparse matrices are numbers of 32 bits
+MOST_COLUMNS = 100_000  # of a file: Arrow takes 14 KB of memory for each, however few rows there are
 MOST_LINE = 2**26  # signs in a line of a log of Vowpal Wabbit: 64 million
 MOST_DEPTH = 100  # levels in NDJSON: a log is flat, and Arrow's reader overflows its stack at some 10,000
 
@@ -47,6 +50,15 @@ def memory() -> int:
         return min(known, default=2**62)
     limit = resource.getrlimit(resource.RLIMIT_AS)[0]
     return min([*known, *([] if limit == resource.RLIM_INFINITY else [limit])], default=2**62)
+
+
+def check_columns(path: str, columns: int) -> None:
+    """Refuse a file of so many columns that reading one row would take gigabytes."""
+    if columns > MOST_COLUMNS:
+        raise SourceError(
+            f"{path}: it has {columns:,} columns, and {MOST_COLUMNS:,} are the most; write fewer, or make them features "
+            "of a Vowpal Wabbit log, which is sparse"
+        )
 
 
 def check_size(rows: int, numbers: int) -> None:

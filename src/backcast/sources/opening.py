@@ -14,7 +14,7 @@ import pyarrow.dataset
 from backcast.errors import LogError, SourceError
 from backcast.sources.files import REMEDIES, Files, Stamp, reading, stamps_of
 from backcast.sources.layout import Layout, kind_of
-from backcast.sources.limits import check_depth
+from backcast.sources.limits import check_columns, check_depth
 from backcast.sources.pieces import Piece, announced_rows, folders_of, miscounted
 
 __all__ = ["Opened", "open_files", "to_pieces"]
@@ -87,6 +87,7 @@ def _schemas(fragments: Sequence[Any], file_format: str, dataset: pa.Schema) -> 
 def _schema_of(fragment: Any, file_format: str, dataset: pa.Schema) -> pa.Schema:
     with reading(fragment.path, file_format):
         own = fragment.physical_schema
+        check_columns(fragment.path, len(own))
         names = own.names  # fails here, not later, where a name is not UTF-8
         return pa.schema([*own, *(dataset.field(name) for name in folders_of(fragment) if name not in names)])
 
