@@ -35,7 +35,7 @@ FOUND = """Found by earlier runs, and mended:
 - `fixed:probabilities=[{.5,0.5]` ended in a traceback, because a list that cannot be read stays text, and numpy's own
   error came out where the policy made numbers of it. It is an example of `tests/hostile/test_fuzzed_words.py` now.
 - A Parquet file of 34 MB with 200,000 columns took 2.7 GB of memory to read, so that as many columns as Arrow's reader
-  opens would have taken some 12 GB. More than 100,000 are refused now; `tests/hostile/test_claims.py` tries it in small.
+  opens would have taken some 12 GB. More than 100,000 are refused now; `tests/hostile/test_claims.py` tries that.
 """
 
 

@@ -1,4 +1,7 @@
-"""One piece of work in a process of its own: ``python -m bench.scale.child dr FOLDER --engine dask --workers 2``."""
+"""One piece of work in a process of its own: ``python -m bench.scale.child dr FOLDER --engine dask --workers 2``.
+
+The process makes everything ready, does the work once in small, and then once for every line that it is sent.
+"""
 
 from __future__ import annotations
 
@@ -6,13 +9,16 @@ import json
 import os
 import subprocess
 import sys
+import tempfile
 from argparse import ArgumentParser
-from collections.abc import Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass
+from functools import partial
 from importlib import import_module
 from pathlib import Path
 from time import perf_counter
+from typing import IO, NamedTuple
 
 from bench.scale.data import FIRST
 from bench.scale.process import used
@@ -67,19 +73,62 @@ class CaseFailed(Exception):
     """A case ended with an error; its last words are the message."""
 
 
-def run(case: Case, folder: Path) -> Measured:
-    """The case, measured in a fresh process."""
+class Child(NamedTuple):
+    """A process that has made a case ready, and runs it when it is asked to; ``said`` is what it writes of errors."""
+
+    process: subprocess.Popen[str]
+    said: IO[str]
+
+    def start(self) -> None:
+        """Ask for a run; what it took is waited for with :meth:`found`."""
+        print("go", file=self.process.stdin, flush=True)
+
+    def found(self) -> Measured:
+        """What the run that was asked for took."""
+        return Measured(**json.loads(self.answer()))
+
+    def run(self) -> Measured:
+        """One run."""
+        self.start()
+        return self.found()
+
+    def answer(self) -> str:
+        """The next line it tells."""
+        assert self.process.stdout is not None
+        line = self.process.stdout.readline()
+        if line:
+            return line
+        self.process.wait()
+        self.said.seek(0)
+        raise CaseFailed((self.said.read().strip() or "no message").splitlines()[-1])
+
+
+@contextmanager
+def ready(case: Case, folder: Path) -> Iterator[Child]:
+    """A process that waits to run the case."""
     # workers of a cluster must find the benchmark too
     paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
     own = {**os.environ, **ONE_THREAD, "PYTHONPATH": paths, "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
-    done = subprocess.run(case.command(folder), capture_output=True, text=True, env=own)
-    if done.returncode:
-        raise CaseFailed((done.stderr.strip() or "no message").splitlines()[-1])
-    return Measured(**json.loads(done.stdout.splitlines()[-1]))
+    with (
+        tempfile.TemporaryFile("w+") as said,
+        subprocess.Popen(
+            case.command(folder), text=True, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
+        ) as process,
+    ):
+        child = Child(process, said)
+        child.answer()
+        # the end of its input, when the pipes are closed, lets it go
+        yield child
 
 
-def measured(case: Case, folder: Path) -> Measured:
-    """The case, measured in this process: once on one file of the log, then on all of it."""
+def run(case: Case, folder: Path) -> Measured:
+    """The case, measured once in a fresh process."""
+    with ready(case, folder) as child:
+        return child.run()
+
+
+def serve(case: Case, folder: Path, asked: Iterable[str], tell: Callable[[str], None]) -> None:
+    """Make the case ready in this process, run it on a part of the log, and then on all of it for each line."""
     from bench.scale.works import WORKS, log_of, stream_of
 
     work = WORKS[case.work]
@@ -88,12 +137,15 @@ def measured(case: Case, folder: Path) -> Measured:
         start = perf_counter()
         work.run(stream_of(folder / FIRST) if work.streamed else log[: len(log) // 4], jobs)
         first = perf_counter() - start
-        cpu, start = used().cpu, perf_counter()
-        value, events = work.run(log, jobs)
-        seconds = perf_counter() - start
-        found = used()
-    return Measured(**asdict(case), events=events, seconds=seconds, first_seconds=first, value=value,
-                    largest=found.largest, together=found.together, cpu=found.cpu - cpu)  # fmt: skip
+        tell("ready")
+        for _ in asked:
+            cpu, start = used().cpu, perf_counter()
+            value, events = work.run(log, jobs)
+            seconds = perf_counter() - start
+            found = used()
+            measured = Measured(**asdict(case), events=events, seconds=seconds, first_seconds=first, value=value,
+                                largest=found.largest, together=found.together, cpu=found.cpu - cpu)  # fmt: skip
+            tell(json.dumps(asdict(measured)))
 
 
 @contextmanager
@@ -125,7 +177,8 @@ def main() -> None:
     parser.add_argument("--engine", choices=ENGINES, default="local")
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
-    print(json.dumps(asdict(measured(Case(options.work, options.engine, options.workers), options.folder))))
+    case = Case(options.work, options.engine, options.workers)
+    serve(case, options.folder, sys.stdin, partial(print, flush=True))
 
 
 if __name__ == "__main__":

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 from bench.scale.child import ENGINES, Case, Measured
+from bench.scale.paired import Pairs
 from bench.scale.soak import ALLOWED, Soaked
 from bench.scale.works import WORKS, Work
 from bench.speed.report import table
@@ -42,29 +43,37 @@ def _pass_row(work: Work, found: Measured | str) -> list[str]:
     return [work.words, *numbers, f"{found.largest:,.0f} MB", f"below {MOST_MEGABYTES:,.0f} MB", reached]
 
 
-def speed_ups(results: Results) -> str:
-    """Two workers over one, here and on Dask."""
+def speed_ups(results: Results, pairs: Sequence[Pairs] = ()) -> str:
+    """Two workers over one, here and on Dask; the median of pairs of runs where there are any."""
+    found = {(one.work, one.engine): one for one in pairs}
     rows = [
-        _speed_up_row(work, engine, results)
+        _speed_up_row(work, engine, results, found.get((work.name, engine)))
         for work in WORKS.values()
         if work.parallel and work.name != "pieces"
         for engine in ENGINES
     ]
-    head = ["work", "engine", "1 worker", "2 workers", "speed-up", "cores busy", "same answer", "asked", "reached"]
-    return table(head, rows)
+    head = ["work", "engine", "1 worker", "2 workers", "speed-up", "of pairs", "of strangers", "cores busy"]
+    return table([*head, "same answer", "asked", "reached"], rows)
 
 
-def _speed_up_row(work: Work, engine: str, results: Results) -> list[str]:
+def _speed_up_row(work: Work, engine: str, results: Results, pairs: Pairs | None) -> list[str]:
     one, two = (results[Case(work.name, engine, n)] for n in WORKERS)
     if isinstance(one, str) or isinstance(two, str):
         failure = one if isinstance(one, str) else two
-        return [work.words, engine, f"left out: {failure}", "", "", "", "", "", ""]
-    gain = one.seconds / two.seconds
+        return [work.words, engine, f"left out: {failure}", *[""] * 8]
+    gain = one.seconds / two.seconds if pairs is None else pairs.gain
     asked, reached = ("", "") if work.asked is None else (f"{work.asked:g}×", "yes" if gain >= work.asked else "no")
     same = "yes" if same_answer(work, results) else "no"
-    cores = f"{one.cores:.1f}, {two.cores:.1f}"
-    times = [f"{one.seconds:.1f} s", f"{two.seconds:.1f} s", f"{gain:.2f}×"]
-    return [work.words, engine, *times, cores, same, asked, reached]
+    times = [f"{one.seconds:.1f} s", f"{two.seconds:.1f} s", f"{gain:.2f}×", *_spread(pairs)]
+    return [work.words, engine, *times, f"{one.cores:.1f}, {two.cores:.1f}", same, asked, reached]
+
+
+def _spread(pairs: Pairs | None) -> list[str]:
+    """The range of the pairs, and what two processes that know nothing of each other gain."""
+    if pairs is None:
+        return ["", ""]
+    ceiling = "" if pairs.ceiling is None else f"{pairs.ceiling:.2f}×"
+    return [f"{len(pairs.ratios)}: {min(pairs.ratios):.2f} to {max(pairs.ratios):.2f}", ceiling]
 
 
 def same_answer(work: Work, results: Results) -> bool:

@@ -110,10 +110,11 @@ def sample() -> Sample:
 
 
 def mapped_files() -> int:
-    """Files in the folders that joblib keeps for this process."""
+    """Files that this process, or joblib for it, keeps for workers."""
     homes = {Path("/dev/shm"), Path(tempfile.gettempdir())}
     folders = [own for home in homes for own in home.glob(f"joblib_memmapping_folder_{os.getpid()}_*")]
-    return sum(1 for own in folders for _ in own.iterdir())
+    laid = [own for home in homes for own in home.glob(f"backcast-{os.getpid()}-*")]
+    return len(laid) + sum(1 for own in folders for _ in own.iterdir())
 
 
 def samples(runs: int, every: list[Kind], reported: Kind, warm_up: int) -> Iterator[Sample]:

@@ -18,7 +18,7 @@ from bench.speed.numpy_policy import NumpyGreedy
 HEAD = 100_000  # events that a reward model is fitted on
 IN_MEMORY = 40_000
 LONG, SHORT = 1_000, 100  # horizons
-REPLICATES = 120
+REPLICATES = 240
 CLOCK_PARTS = 40  # of 100,000 events: on a longer log, clock replay looks at some of it
 PIECES = 500
 
@@ -139,8 +139,8 @@ WORKS = {
         Work("dr", "DR of a fixed policy, model fitted beforehand", _doubly_robust),
         Work("segments", "DR-ns in ten segments", _segments),
         Work("clock", "ClockReplay in pools of 100,000", _clock_pools),
-        Work("compiled", "120 replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
-        Work("python", "480 replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
+        Work("compiled", f"{REPLICATES} replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
+        Work("python", f"{4 * REPLICATES} replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
         Work("pieces", "500 pieces in which nothing is done", _pieces, streamed=False),
     )
 }

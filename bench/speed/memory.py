@@ -11,6 +11,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 
 import backcast as bc
+from bench.scale.process import used
 from bench.speed.data import FOLDER, ROW_GROUP, Shape, columns
 from bench.speed.ours import one_pass, stream_of
 
@@ -67,13 +68,7 @@ def main() -> None:
 
     start = perf_counter()
     one_pass(stream_of(sys.argv[1], Shape()), bc.EpsilonGreedy(0.1), bc.DRns(q=0.01))
-    print(json.dumps({"megabytes": peak(), "seconds": perf_counter() - start}))
-
-
-def peak() -> float:
-    """Peak megabytes of this process; getrusage would also tell of the memory of the process that started it."""
-    lines = Path("/proc/self/status").read_text().splitlines()
-    return next(int(line.split()[1]) for line in lines if line.startswith("VmHWM")) / 1024
+    print(json.dumps({"megabytes": used().largest, "seconds": perf_counter() - start}))
 
 
 if __name__ == "__main__":

@@ -10,6 +10,7 @@ import shutil
 import signal
 import subprocess
 import sys
+from contextlib import nullcontext
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -18,8 +19,10 @@ import numpy as np
 import pytest
 
 from bench.scale import data, model, process, report
+from bench.scale import paired as paired_module
 from bench.scale.child import Case, CaseFailed, Measured, run
-from bench.scale.run import better, record, written
+from bench.scale.paired import Pairs, paired
+from bench.scale.run import better, record, recorded_pairs, written
 from bench.scale.soak import Sample, Soaked, middle
 from bench.scale.works import WORKS, stream_of
 
@@ -150,9 +153,42 @@ def test_tables_say_what_was_reached() -> None:
     assert "left out: no clocks here" in passes
     gains = report.speed_ups(found).splitlines()
     [local, dask] = [line for line in gains if line.startswith(f"| {WORKS['compiled'].words} ")]
-    assert "2.00× | 2.0, 2.0 | yes | 1.7× | yes |" in local
-    assert "1.33× | 2.0, 2.0 | yes | 1.7× | no |" in dask
+    assert "2.00× |  |  | 2.0, 2.0 | yes | 1.7× | yes |" in local
+    assert "1.33× |  |  | 2.0, 2.0 | yes | 1.7× | no |" in dask
     assert "| dask | 2 | 1.00 ms | 1.0 s |" in report.costs(found)
+
+
+def test_the_median_of_pairs_counts() -> None:
+    pairs = Pairs("python", "local", one=(20.0, 21.0, 30.0), two=(10.0, 12.0, 20.0), beside=(21.0, 21.0))
+    [line] = [line for line in report.speed_ups(results(), [pairs]).splitlines() if "NumPy | local" in line]
+    assert "1.75× | 3: 1.50 to 2.00 | 2.00× | 2.0, 2.0 | yes | 1.8× | no |" in line
+
+
+class Toy:
+    """A child that notes when it is asked, and takes a second for each time anybody was."""
+
+    def __init__(self, case: Case, asked: list[int]) -> None:
+        self.case, self.asked = case, asked
+
+    def start(self) -> None:
+        self.asked.append(self.case.workers)
+
+    def found(self) -> Measured:
+        return measured(self.case, float(len(self.asked)))
+
+    def run(self) -> Measured:
+        self.start()
+        return self.found()
+
+
+@pytest.mark.parametrize(("engine", "order"), [("local", [1, 2, 2, 1, 1, 1]), ("dask", [1, 2, 2, 1])])
+def test_one_worker_and_two_run_in_turns(engine: str, order: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    asked: list[int] = []
+    monkeypatch.setattr(paired_module, "ready", lambda case, folder: nullcontext(Toy(case, asked)))
+    pairs, (one, two) = paired("python", engine, Path(), 1, lambda line: None)
+    assert asked == order
+    assert (pairs.one, pairs.two, pairs.beside) == ((1.0, 4.0), (2.0, 3.0), (6.0, 6.0) if engine == "local" else ())
+    assert (one, two) == (measured(Case("python", engine, 1), 4.0), measured(Case("python", engine, 2), 3.0))
 
 
 def test_the_page_has_everything_and_the_record_can_be_read_back() -> None:
@@ -160,7 +196,10 @@ def test_the_page_has_everything_and_the_record_can_be_read_back() -> None:
         Soaked(200, sample(400), sample(404)),
         {"events": 10**6, "files": 4, "bytes": 26 * 10**6, "seconds": 3.0},
     )
-    kept = json.loads(json.dumps(record(results(), soak, log)))
+    pairs = [Pairs("python", "local", one=(2.0,), two=(1.0,), beside=())]
+    kept = json.loads(json.dumps(record(results(), pairs, soak, log)))
+    assert recorded_pairs(kept) == pairs
+    assert recorded_pairs({}) == []
     text = written(results(), soak, kept, "make bench-scale")
     assert re.findall(r"^## (.+)$", text, re.MULTILINE) == [
         "From disk, one job",
@@ -248,7 +287,7 @@ def test_the_manual_says_what_was_recorded(tmp_path: Path) -> None:
     assert "on 2026-01-02, 1,000,000 events; an abacus.\n\nConstants: " in model.section(tmp_path / "scale.json")
 
 
-@pytest.mark.parametrize("module", [data, model])
+@pytest.mark.parametrize("module", [data, model, paired_module])
 def test_examples_are_true(module: ModuleType) -> None:
     found = doctest.testmod(module)
     assert (found.failed, found.attempted > 0) == (0, True)
