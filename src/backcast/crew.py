@@ -74,6 +74,10 @@ class Shared:
         places, self._places = self._places, {}
         if PROCESSES in places:
             places[PROCESSES].close()
+        if DASK in places:
+            # with all that still waits for it: pieces of a run that has ended would be tried again and again
+            with suppress(Exception):  # the cluster may be gone
+                places[DASK].client.cancel([places[DASK]], force=True)
         if self._hands is not None:
             hands, self._hands = self._hands, None
             hands.__exit__(None, None, None)
@@ -140,13 +144,17 @@ class Crew(NamedTuple):
         return "threads" if self.threads and self.time_limit is None else None
 
     @property
+    def _limit(self) -> Limit | None:
+        return None if self.time_limit is None else Limit(self.time_limit, GRACE)
+
+    @property
     def _is_alone(self) -> bool:
         """Whether every piece is sent out by itself."""
         return self.one_by_one or self.time_limit is not None
 
     def _here(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
         for task in tasks:
-            yield _done(os.getpid(), function, shared, task, self.time_limit)
+            yield _done(os.getpid(), function, shared, task, self._limit)
 
     def _by_one(self, function: Callable[..., Any], shared: Shared, pace: Pace[Task], backend: Any) -> Results:
         """For a cluster of one worker, which joblib would leave idle to do all of it here."""
@@ -157,7 +165,7 @@ class Crew(NamedTuple):
         sent: deque[Any] = deque()
         try:
             for load in pace.loads():
-                work = asker, function, handle, load, self.time_limit
+                work = asker, function, handle, load, self._limit
                 sent.append(backend.client.submit(_load_done, *work, pure=False))
                 if len(sent) == ahead:
                     yield from _noted(pace, sent[0].result(timeout=patience))
@@ -210,7 +218,7 @@ class Crew(NamedTuple):
         from joblib import delayed
 
         asker, handle = os.getpid(), shared.handle(backend)
-        return (delayed(_load_done)(asker, function, handle, load, self.time_limit) for load in loads)
+        return (delayed(_load_done)(asker, function, handle, load, self._limit) for load in loads)
 
 
 def _at_once(n_jobs: int | None) -> int:
@@ -218,6 +226,13 @@ def _at_once(n_jobs: int | None) -> int:
 
     count: Any = effective_n_jobs  # None, which it takes, is missing from its type
     return int(count(n_jobs))
+
+
+class Limit(NamedTuple):
+    """Seconds for a piece, and for whoever asked to lose patience beyond that."""
+
+    seconds: float
+    grace: float
 
 
 class Load(NamedTuple):
@@ -233,7 +248,7 @@ def _noted(pace: Pace[Task], load: Load) -> list[tuple[int, Any]]:
 
 
 def _load_done(
-    asker: int, function: Callable[..., Any], handle: Any, tasks: Sequence[Task], limit: float | None
+    asker: int, function: Callable[..., Any], handle: Any, tasks: Sequence[Task], limit: Limit | None
 ) -> Load:
     """Pieces that were sent out together, one after another."""
     start = time.perf_counter()
@@ -241,7 +256,7 @@ def _load_done(
     return Load(results, time.perf_counter() - start)
 
 
-def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: float | None) -> tuple[int, Any]:
+def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: Limit | None) -> tuple[int, Any]:
     """One piece, by whoever it was sent to."""
     values = _values(handle)
     elsewhere = os.getpid() != asker
@@ -250,7 +265,7 @@ def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, lim
         with suppress(ValueError):  # some clusters work in threads, which signals do not reach
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with _one_thread() if elsewhere else nullcontext(), _limited(limit, task.name):
+        with _one_thread() if elsewhere else nullcontext(), _limited(limit, task.name, elsewhere=elsewhere):
             return task.place, function(*values, *task.arguments)
     except PolicyError as problem:
         raise type(problem)(f"{problem} ({task.name})") from problem.__cause__
@@ -284,15 +299,24 @@ class _OutOfTime(BaseException):
 
 
 @contextmanager
-def _limited(seconds: float | None, name: str) -> Iterator[None]:
+def _limited(limit: Limit | None, name: str, *, elsewhere: bool) -> Iterator[None]:
     """Interrupt Python code after so many seconds; compiled code is interrupted when it returns.
 
-    Signals reach the main thread of a process alone; elsewhere it is for whoever waits for the result to lose patience.
+    Signals reach the main thread of a process alone. Some clusters work in other threads: there another thread watches.
     """
-    if seconds is None or threading.current_thread() is not threading.main_thread() or not hasattr(signal, "SIGALRM"):
+    if limit is None:
         yield
         return
+    by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
+    try:
+        with _alarm(limit.seconds) if by_signal else _watch(limit, elsewhere):
+            yield
+    except _OutOfTime:
+        raise out_of_time(name, limit.seconds) from None
 
+
+@contextmanager
+def _alarm(seconds: float) -> Iterator[None]:
     def ring(number: int, frame: Any) -> None:
         raise _OutOfTime
 
@@ -300,11 +324,36 @@ def _limited(seconds: float | None, name: str) -> Iterator[None]:
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
-    except _OutOfTime:
-        raise out_of_time(name, seconds) from None
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
         signal.signal(signal.SIGALRM, before)
+
+
+@contextmanager
+def _watch(limit: Limit, elsewhere: bool) -> Iterator[None]:
+    """Interrupt this thread; end a worker's process where that does not help, for it would never work again.
+
+    That comes later than whoever asked loses patience, so that the piece is not given to the next worker.
+    """
+    from ctypes import c_ulong, py_object, pythonapi
+
+    watched, over = c_ulong(threading.get_ident()), threading.Event()
+
+    def watch() -> None:
+        if not over.wait(limit.seconds):
+            pythonapi.PyThreadState_SetAsyncExc(watched, py_object(_OutOfTime))
+            if not over.wait(1.5 * limit.grace) and elsewhere:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    watcher = threading.Thread(target=watch, daemon=True)
+    watcher.start()
+    try:
+        yield
+    finally:
+        over.set()
+        watcher.join()
+        # it may have rung at the last moment, and not been heard yet
+        pythonapi.PyThreadState_SetAsyncExc(watched, None)
 
 
 def out_of_time(name: str, seconds: float) -> WorkError:

@@ -19,6 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
+from backcast import crew
 from backcast.cli import engines, main
 from backcast.cli.engines import Engine
 from backcast.crew import Shared
@@ -62,6 +63,18 @@ class Leader:
     def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
         np.add.at(self.sums, actions, rewards)
         np.add.at(self.counts, actions, 1)
+
+
+class Hangs(Leader):
+    """Does not come back: in Python code, or in code that no signal or exception interrupts before it returns."""
+
+    def __init__(self, deaf: bool) -> None:
+        super().__init__()
+        self.deaf = deaf
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        while True:
+            time.sleep(600 if self.deaf else 0.01)
 
 
 def ask(log: bc.Log, policy: Any, **options: Any) -> str:
@@ -142,6 +155,18 @@ class TestDask:
         assert mark.exists()
         assert found == alone[1]
 
+    @pytest.mark.parametrize("deaf", [False, True])
+    def test_a_policy_that_hangs_is_ended_and_the_cluster_goes_on(
+        self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch, deaf: bool
+    ) -> None:
+        # workers work in threads, which no signal reaches; one that is deaf to exceptions too is ended after the grace
+        monkeypatch.setattr(crew, "GRACE", 2.0)
+        with joblib.parallel_config(backend="dask"):
+            with pytest.raises(bc.WorkError, match=r"^pass \d+.* took longer than time_limit"):
+                ask(log, Hangs(deaf), time_limit=1.0)
+            monkeypatch.undo()
+            assert ask(log, Leader(), time_limit=60) == alone[1]
+
     def test_three_workers_say_the_same(self, log: bc.Log, alone: list[str], cluster: Any, client: Any) -> None:
         cluster.scale(3)
         client.wait_for_workers(3, timeout=60)
@@ -196,15 +221,39 @@ class TestDask:
             pass
 
 
-def test_ray_says_the_same(log: bc.Log, stream: bc.LogStream, alone: list[str]) -> None:
+@pytest.fixture(scope="module")
+def alone_in_segments(stream: bc.LogStream) -> str:
+    return ask_segments(stream)
+
+
+@pytest.fixture(scope="module")
+def on_ray(alone: list[str], alone_in_segments: str) -> Iterator[None]:
+    """What one process says is found out first: after that, all work goes to Ray."""
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     with Engine("ray").at_work():
-        assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
-        found = ask_segments(stream)
+        yield
     assert not ray.is_initialized()
-    assert found == ask_segments(stream)
+
+
+@pytest.mark.usefixtures("on_ray")
+class TestRay:
+    # workers take seconds to start, for every question anew: one test asks about a compiled policy, one about Python
+
+    def test_a_policy_that_hangs_is_ended_and_the_next_says_the_same(self, log: bc.Log, alone: list[str]) -> None:
+        with pytest.raises(bc.WorkError, match=r"^pass \d+ took longer than time_limit = 1 seconds"):
+            ask(log, Hangs(deaf=True), time_limit=1.0)
+        assert ask(log, bc.UCB1()) == alone[0]
+
+    def test_a_worker_killed_in_the_middle_changes_nothing(self, log: bc.Log, alone: list[str], tmp_path: Path) -> None:
+        mark = tmp_path / "killed"
+        found = ask(log, Leader(str(mark)))
+        assert mark.exists()
+        assert found == alone[1]
+
+    def test_segments_say_the_same(self, stream: bc.LogStream, alone_in_segments: str) -> None:
+        assert ask_segments(stream) == alone_in_segments
 
 
 @pytest.mark.parametrize(

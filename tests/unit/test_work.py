@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import os
+import shutil
 import signal
+import subprocess
 import sys
 import threading
 import time
@@ -15,8 +17,9 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast import crew
+from backcast import crew, mapped
 from backcast.crew import Shared
+from backcast.mapped import Laid, values_at
 from backcast.work import Finished, Job, Terms, work_off
 
 # worker processes are sent the functions below by value: they need not find this file
@@ -75,6 +78,20 @@ def gone(place: Path) -> bool:
     return False
 
 
+class Learner:
+    """Plain Python, so that it takes processes."""
+
+    def __init__(self) -> None:
+        self.sums, self.counts = np.ones(2), np.full(2, 2.0)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.sums, actions, rewards)
+        np.add.at(self.counts, actions, 1)
+
+
 @pytest.mark.xdist_group("processes")
 class TestProcesses:
     def test_work_of_a_worker_that_was_killed_is_done_by_another(self, tmp_path: Path) -> None:
@@ -99,6 +116,15 @@ class TestProcesses:
             work_off(hangs_where_no_signal_is_heard, Shared(tmp_path), jobs(4), Terms(n_jobs=2, time_limit=2))
         assert gone(tmp_path)
 
+    @pytest.mark.parametrize("policy", [bc.UCB1(), Learner()], ids=["threads", "processes"])
+    def test_all_cores_say_the_same_as_one(self, policy: Any) -> None:
+        options: dict[str, Any] = {"horizon": 5, "reward_model": 0.5, "replicates": 60}
+        one, every = (
+            bc.evaluate(log_of_two(), policy, bc.ClockReplay(), **options, n_jobs=n_jobs).to_dict()
+            for n_jobs in (1, -1)
+        )
+        assert one == every
+
     def test_arrays_are_mapped_and_not_sent(self) -> None:
         rng = np.random.default_rng(0)
         n = 10_000
@@ -110,6 +136,71 @@ class TestProcesses:
     def test_what_cannot_be_sent_is_said(self) -> None:
         with pytest.raises(bc.OptionError, match=r"cannot be sent to other processes .*lock.*n_jobs=1"):
             work_off(square, Shared(threading.Lock()), jobs(4), Terms(n_jobs=2))
+
+
+class TestLaid:
+    def test_values_come_back_writable_and_whole(self) -> None:
+        whole = np.arange(12.0).reshape(3, 4)
+        values = (whole, np.asfortranarray(whole), whole[:, ::2], np.zeros(0), "text", [whole, None])
+        laid = Laid(values)
+        found = values_at(laid.place)
+        assert str(found) == str(values)
+        assert found[0].flags.writeable
+        assert found[0].ctypes.data % 64 == 0
+        found[0][:] = 0
+        assert laid.close() is None
+        assert whole.sum() == 66
+
+    def test_the_file_goes_with_the_values(self) -> None:
+        laid = Laid((1,))
+        path = laid.place.path
+        assert os.stat(path).st_mode & 0o077 == 0
+        del laid
+        assert not os.path.exists(path)
+
+    def test_a_file_that_was_removed_is_named(self) -> None:
+        place = Laid((1,)).place
+        with pytest.raises(bc.WorkError, match=r"backcast-.*, which workers share, cannot be read: No such file"):
+            values_at(place)
+
+    def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+        monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
+        assert Path(Laid((1,)).place.path).parent == tmp_path
+        monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 5, 5))
+        with pytest.raises(
+            bc.WorkError, match=rf"could not be laid in {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
+        ):
+            Laid((np.ones(1000),))
+        assert list(tmp_path.iterdir()) == []
+
+    def test_values_are_forgotten_when_the_file_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
+        monkeypatch.setattr(mapped, "LOOK", 0.01)
+        laid = Laid((1,))
+        values_at(laid.place)
+        assert laid.place.path in mapped._held
+        laid.close()
+        for _ in range(1_000):
+            if laid.place.path not in mapped._held:
+                return
+            time.sleep(0.01)
+        raise AssertionError
+
+
+def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
+    program = (
+        "import os, signal, numpy as np; from backcast.mapped import Laid\n"
+        "laid = Laid((np.ones(10),)); print(laid.place.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+    )
+    environment = {**os.environ, "JOBLIB_TEMP_FOLDER": str(tmp_path)}
+    killed = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
+    )
+    assert Path(killed.stdout.strip()).parent == tmp_path
+    for _ in range(200):
+        if not list(tmp_path.iterdir()):
+            return
+        time.sleep(0.05)
+    raise AssertionError
 
 
 def kinds_of(log: bc.Log) -> dict[str, tuple[str, bool]]:
