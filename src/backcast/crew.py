@@ -8,18 +8,18 @@ from __future__ import annotations
 
 import os
 import signal
-import threading
 import time
 import warnings
 from collections import deque
 from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext, suppress
+from contextlib import nullcontext, suppress
 from functools import cache
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 import numpy as np
 
-from backcast.errors import PolicyError, WorkError
+from backcast.deadline import Limit, limited
+from backcast.errors import PolicyError
 from backcast.log import Log
 from backcast.mapped import Laid, Place, values_at
 from backcast.pacing import Pace
@@ -228,13 +228,6 @@ def _at_once(n_jobs: int | None) -> int:
     return int(count(n_jobs))
 
 
-class Limit(NamedTuple):
-    """Seconds for a piece, and for whoever asked to lose patience beyond that."""
-
-    seconds: float
-    grace: float
-
-
 class Load(NamedTuple):
     """What came of pieces that were sent out together, and the seconds they took."""
 
@@ -265,7 +258,7 @@ def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, lim
         with suppress(ValueError):  # some clusters work in threads, which signals do not reach
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with _one_thread() if elsewhere else nullcontext(), _limited(limit, task.name, elsewhere=elsewhere):
+        with _one_thread() if elsewhere else nullcontext(), limited(limit, task.name, elsewhere=elsewhere):
             return task.place, function(*values, *task.arguments)
     except PolicyError as problem:
         raise type(problem)(f"{problem} ({task.name})") from problem.__cause__
@@ -292,76 +285,3 @@ def _libraries() -> Any:
     from threadpoolctl import ThreadpoolController
 
     return ThreadpoolController()
-
-
-class _OutOfTime(BaseException):
-    """Not an Exception, so that a policy that catches those does not catch this."""
-
-
-@contextmanager
-def _limited(limit: Limit | None, name: str, *, elsewhere: bool) -> Iterator[None]:
-    """Interrupt Python code after so many seconds; compiled code is interrupted when it returns.
-
-    Signals reach the main thread of a process alone. Some clusters work in other threads: there another thread watches.
-    """
-    if limit is None:
-        yield
-        return
-    by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
-    try:
-        with _alarm(limit.seconds) if by_signal else _watch(limit, elsewhere):
-            yield
-    except _OutOfTime:
-        raise out_of_time(name, limit.seconds) from None
-
-
-@contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    def ring(number: int, frame: Any) -> None:
-        raise _OutOfTime
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, seconds)
-    try:
-        yield
-    finally:
-        signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
-
-
-@contextmanager
-def _watch(limit: Limit, elsewhere: bool) -> Iterator[None]:
-    """Interrupt this thread; end a worker's process where that does not help, for it would never work again.
-
-    That comes later than whoever asked loses patience, so that the piece is not given to the next worker.
-    """
-    from ctypes import c_ulong, py_object, pythonapi
-
-    watched, over = c_ulong(threading.get_ident()), threading.Event()
-
-    def watch() -> None:
-        if not over.wait(limit.seconds):
-            pythonapi.PyThreadState_SetAsyncExc(watched, py_object(_OutOfTime))
-            if not over.wait(1.5 * limit.grace) and elsewhere:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-    watcher = threading.Thread(target=watch, daemon=True)
-    watcher.start()
-    try:
-        yield
-    finally:
-        over.set()
-        watcher.join()
-        # it may have rung at the last moment, and not been heard yet
-        pythonapi.PyThreadState_SetAsyncExc(watched, None)
-
-
-def out_of_time(name: str, seconds: float) -> WorkError:
-    """The error for a piece that took too long.
-
-    >>> out_of_time("pass 3", 2)
-    WorkError('pass 3 took longer than time_limit = 2 seconds; does the policy hang? Mend it, or allow more time')
-    """
-    return WorkError(
-        f"{name} took longer than time_limit = {seconds:g} seconds; does the policy hang? Mend it, or allow more time"
-    )

@@ -15,7 +15,8 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from backcast.checkpoint import Checkpoint
-from backcast.crew import Crew, Shared, Task, out_of_time
+from backcast.crew import Crew, Shared, Task
+from backcast.deadline import out_of_time
 from backcast.errors import Enough, OptionError, WorkError
 
 __all__ = ["Finished", "Job", "Terms", "no_progress", "work_off"]
