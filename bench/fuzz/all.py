@@ -11,7 +11,6 @@ import subprocess
 import sys
 from collections.abc import Sequence
 from datetime import date
-from importlib.metadata import version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -82,8 +81,8 @@ def page(seconds: int, found: Sequence[Fuzzed], tried: dict[Case, Tried]) -> str
     """The record."""
     head = (
         f"Made with `make fuzz FUZZ_SECONDS={seconds}` on {date.today().isoformat()}; {machine.describe()}; atheris "
-        f"{version('atheris')}, pyarrow {version('pyarrow')}. Other work may have kept the machine busy: neither "
-        "inputs tried nor seconds say how quick it is."
+        f"{machine.installed('atheris')}, pyarrow {machine.installed('pyarrow')}. Other work may have kept the "
+        "machine busy: neither inputs tried nor seconds say how quick it is."
     )
     by_hand = [[one.target, WORDS[one.target], f"{one.executions:,}", f"{seconds}", _findings(one)] for one in found]
     sizes = [_size_row(case, one) for case, one in tried.items()]
