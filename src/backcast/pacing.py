@@ -7,7 +7,7 @@ from typing import Generic, TypeVar
 
 __all__ = ["Pace"]
 
-AHEAD = 4  # loads for each worker that what is left should still be good for
+AHEAD = 2  # loads for each worker that what is left should still be good for
 
 T = TypeVar("T")
 
@@ -17,18 +17,15 @@ class Pace(Generic[T]):
 
     ``moment`` is in seconds; 0 sends every piece alone.
 
-    >>> pace = Pace(range(20), workers=1, moment=1.0)
+    >>> pace = Pace(range(12), workers=1, moment=1.0)
     >>> loads = pace.loads()
     >>> next(loads)
     [0]
     >>> pace.note(pieces=1, seconds=0.25)
-    >>> next(loads), next(loads)
-    ([1, 2, 3, 4], [5, 6, 7, 8])
+    >>> list(loads)
+    [[1, 2, 3, 4], [5, 6, 7, 8], [9, 10], [11]]
 
-    By hand: a piece takes a quarter of a second, so four make a moment. Of the 11 that are left, a quarter is 3:
-
-    >>> next(loads)
-    [9, 10, 11]
+    By hand: a piece takes a quarter of a second, so four make a moment; of the last three, half is two.
     """
 
     def __init__(self, pieces: Sequence[T], workers: int, moment: float) -> None:
