@@ -222,12 +222,12 @@ class TestDask:
 
 
 @pytest.fixture(scope="module")
-def alone_in_segments(stream: bc.LogStream) -> str:
+def alone_in_segments(stream: bc.LogStream) -> list[str]:
     return ask_segments(stream)
 
 
 @pytest.fixture(scope="module")
-def on_ray(alone: list[str], alone_in_segments: str) -> Iterator[None]:
+def on_ray(alone: list[str], alone_in_segments: list[str]) -> Iterator[None]:
     """What one process says is found out first: after that, all work goes to Ray."""
     import ray
 
@@ -252,7 +252,7 @@ class TestRay:
         assert mark.exists()
         assert found == alone[1]
 
-    def test_segments_say_the_same(self, stream: bc.LogStream, alone_in_segments: str) -> None:
+    def test_segments_say_the_same(self, stream: bc.LogStream, alone_in_segments: list[str]) -> None:
         assert ask_segments(stream) == alone_in_segments
 
 

@@ -56,8 +56,8 @@ def check_columns(path: str, columns: int) -> None:
     """Refuse a file of so many columns that reading one row would take gigabytes."""
     if columns > MOST_COLUMNS:
         raise SourceError(
-            f"{path}: it has {columns:,} columns, and {MOST_COLUMNS:,} are the most; write fewer, or make them features "
-            "of a Vowpal Wabbit log, which is sparse"
+            f"{path}: it has {columns:,} columns, and {MOST_COLUMNS:,} are the most; write fewer, or make them "
+            "features of a Vowpal Wabbit log, which is sparse"
         )
 
 
