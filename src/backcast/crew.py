@@ -19,7 +19,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from backcast.deadline import Limit, limited
-from backcast.errors import PolicyError
+from backcast.errors import PolicyError, WorkError
 from backcast.log import Log
 from backcast.mapped import Laid, Place, values_at
 from backcast.pacing import Pace
@@ -32,6 +32,7 @@ DASK, RAY, PROCESSES = "DaskDistributedBackend", "RayBackend", "LokyBackend"
 GRACE = 20.0  # seconds beyond the limit after which a worker that does not listen is ended
 # seconds of work that are sent out together: much beside what sending takes (bench/results/scale.md), little beside all
 MOMENT, CLUSTER_MOMENT = 0.2, 0.5
+SCATTERS, PAUSE = 5, 1.0  # times that Dask is sent what pieces share while its workers come and go, seconds in between
 HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
 
 
@@ -55,8 +56,7 @@ class Shared:
             place: Place = self._places[kind].place
             return place
         if kind == DASK and kind not in self._places:
-            # to all of them: what only one holds is lost with it
-            self._places[kind] = backend.client.scatter(self, broadcast=True, hash=False)
+            self._places[kind] = _scattered(backend.client, self)
         if kind == RAY and kind not in self._places:
             import ray
 
@@ -81,6 +81,16 @@ class Shared:
         if self._hands is not None:
             hands, self._hands = self._hands, None
             hands.__exit__(None, None, None)
+
+
+def _scattered(client: Any, shared: Shared) -> Any:
+    """The same on every worker of Dask: what only one holds is lost with it."""
+    for _ in range(SCATTERS):
+        # a worker that leaves meanwhile is missed by the scheduler, where it looks the worker up
+        with suppress(KeyError):
+            return client.scatter(shared, broadcast=True, hash=False)
+        time.sleep(PAUSE)
+    raise WorkError("workers of Dask leave again and again while they are sent the log; is the cluster in order?")
 
 
 def _arrived(*values: Any) -> Shared:

@@ -155,6 +155,22 @@ class TestDask:
         assert mark.exists()
         assert found == alone[1]
 
+    def test_a_worker_that_leaves_while_the_log_is_sent_changes_nothing(
+        self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        scatter, tries = client.scatter, iter([KeyError("tcp://127.0.0.1:1")])
+
+        def leaving(data: Any, **options: Any) -> Any:
+            for problem in tries:
+                raise problem
+            return scatter(data, **options)
+
+        monkeypatch.setattr(crew, "PAUSE", 0.0)
+        client.scatter = leaving
+        with joblib.parallel_config(backend="dask", client=client):
+            assert ask(log, bc.UCB1()) == alone[0]
+        assert next(tries, None) is None
+
     @pytest.mark.parametrize("deaf", [False, True])
     def test_a_policy_that_hangs_is_ended_and_the_cluster_goes_on(
         self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch, deaf: bool
