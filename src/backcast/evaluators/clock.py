@@ -7,6 +7,7 @@ gets a history of length near n from a uniform log of n events, where rejection 
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import numpy as np
@@ -28,7 +29,7 @@ from backcast.options import at_least, count
 
 __all__ = ["ClockReplay", "ClockTrace", "clock_diagnostics"]
 
-EXHAUSTED_SHARE = 0.05
+EXHAUSTED_SHARE = 0.02
 
 
 @dataclass(frozen=True)
@@ -136,13 +137,14 @@ class ClockReplay:
             f"{len(material.log):,} events could be accepted. Ask for a shorter horizon or give a longer log"
         )
 
-    def acceptable(self, outcome: Outcome) -> bool:
-        """Whether a subset of this size keeps most of what the policy would choose.
+    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether subsets of this size keep nearly all of what the policy would choose.
 
-        Subsets give the error, not the value. Up to a twentieth of exhausted mass a round their error is that of the
-        log; at a quarter it came out at half of it.
+        Subsets give the error, not the value. Up to a fiftieth of exhausted mass a round their error is that of the
+        log; at a twentieth it came out at two thirds of it, at a quarter at half.
         """
-        return outcome.certificate <= EXHAUSTED_SHARE * outcome.rounds
+        exhausted, rounds = np.sum([(outcome.certificate, outcome.rounds) for outcome in outcomes], axis=0)
+        return bool(exhausted <= EXHAUSTED_SHARE * rounds)
 
     def answer(self, question: Question) -> Estimate:
         """Value from passes over the whole log, error from subsets of groups; of a stream both from its parts."""

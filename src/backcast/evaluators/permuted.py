@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Protocol
 
@@ -72,9 +73,9 @@ class Permuted:
         run.feed(log, predicted, rng.random(len(log)))
         return _outcome(run, material.horizon)
 
-    def acceptable(self, outcome: Outcome) -> bool:
-        """Whether the subset had events to spare."""
-        return outcome.rounds >= MARGIN * self.horizon
+    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether the subsets had events to spare."""
+        return float(np.mean([outcome.rounds for outcome in outcomes])) >= MARGIN * self.horizon
 
     def failure(self, material: Material, reached: int) -> HorizonNotReached:
         """The error for a horizon that no trajectory reaches."""

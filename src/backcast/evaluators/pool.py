@@ -22,7 +22,7 @@ from backcast.work import Job, work_off
 
 __all__ = ["FULL", "GROUPING", "Groups", "Material", "Pool", "Replicable"]
 
-FULL, SUBSET, GROUPING, PILOT = 0, 1, 2, 3
+FULL, SUBSET, GROUPING = 0, 1, 2
 
 
 class Material(NamedTuple):
@@ -51,8 +51,8 @@ class Replicable(Protocol):
         """One replicate on these rows (None: all)."""
         ...
 
-    def acceptable(self, outcome: Outcome) -> bool:
-        """Whether subsets like this one are long enough."""
+    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether subsets like these are long enough."""
         ...
 
     def failure(self, material: Material, reached: int) -> HorizonNotReached:
@@ -98,7 +98,6 @@ class Pool:
     groups: Groups | None = None
     stopped: bool = False
     _shared: Shared = field(init=False, repr=False)
-    _pilots: dict[int, list[Outcome]] = field(default_factory=dict, repr=False)
 
     def __post_init__(self) -> None:
         self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.question.seed)
@@ -107,30 +106,15 @@ class Pool:
         """Let the workers go."""
         self._shared.close()
 
-    def passes(self, numbers: Iterable[int], pilot: int | None = None) -> list[list[Outcome]]:
-        """Passes over the whole log, for each policy; along with them a pilot that will be asked for."""
+    def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
+        """Passes over the whole log, for each policy."""
         events = len(self.material.log)
-        jobs = [Job(("pass", number), (None, (FULL, number)), events) for number in numbers]
-        if pilot is None:
-            return self._run(jobs)
-        # alone, it would keep all workers but one waiting
-        found = self._run([*jobs, self._pilot_job(pilot)])
-        if len(found) > len(jobs):
-            self._pilots[pilot] = found.pop()
-        return found
-
-    def pilot(self, taken: int) -> list[Outcome]:
-        """A pass over the first so many groups, for each policy."""
-        if taken not in self._pilots:
-            self._pilots[taken] = self._run([self._pilot_job(taken)])[0]
-        return self._pilots[taken]
-
-    def _pilot_job(self, taken: int) -> Job:
-        return Job(("pilot", taken), (range(taken), (PILOT, taken)), self._share(taken))
+        return self._run([Job(("pass", number), (None, (FULL, number)), events) for number in numbers])
 
     def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[Outcome]]:
         """Passes over groups, by number and chosen groups, for each policy."""
-        return self._run([Job(("subset", i), (own, (SUBSET, i)), self._share(len(own))) for i, own in chosen])
+        jobs = [Job(("subset", len(own), i), (own, (SUBSET, i)), self._share(len(own))) for i, own in chosen]
+        return self._run(jobs)
 
     def _share(self, taken: int) -> int:
         assert self.groups is not None

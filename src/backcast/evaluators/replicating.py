@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable, Sequence
 from contextlib import closing, suppress
 from dataclasses import replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,6 +21,7 @@ __all__ = ["SubsetsTooShort", "first_passes", "replicate_all"]
 
 FIRST_PASSES, MOST_PASSES = 16, 96
 MOST_BATCHES = 3
+PILOTS = 8
 SMALL_SHARE = 0.1
 NOISY_SHARE = 0.5
 
@@ -44,7 +45,7 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
     passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
     groups = Groups.of(len(material.log), method.groups, question.seed)
     with closing(Pool(evaluator, policies, material, question, groups)) as pool:
-        full = pool.passes(range(passes), pilot=None if method.taken else _sizes(method.groups)[0])
+        full = pool.passes(range(passes))
         for row in full:
             short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
             if short:
@@ -57,14 +58,14 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
 
 def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
     """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
-    taken = method.taken or _taken(pool, method.groups)
-    if taken is None:
+    pilot = Pilot(method.taken, []) if method.taken else _pilot(pool, method.groups, min(PILOTS, replicates))
+    if pilot is None:
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
-    drawn, subset = _subset_batch(pool, method.groups, taken, range(replicates))
+    drawn, subset = _subset_batch(pool, method.groups, range(replicates), pilot)
     found = replace(found, subset=subset, member=drawn)
     if not (found.tells_errors or pool.stopped):
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
-    return _refined(pool, found, taken) if pool.question.replicates == "auto" else found
+    return _refined(pool, found, pilot.taken, replicates) if pool.question.replicates == "auto" else found
 
 
 def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
@@ -96,51 +97,61 @@ def _first_replicates(question: Question, method: GroupJackknife) -> int:
     return question.replicates
 
 
-def _taken(pool: Pool, total: int) -> int | None:
-    """The fewest groups, from a quarter on, whose pilot serves every policy; else the most that reach the horizon.
+class Pilot(NamedTuple):
+    """How many groups a replicate takes, and the first replicates, by policy."""
 
-    None where not even five sixths of the log reach it.
+    taken: int
+    rows: list[list[Outcome]]
+
+
+def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
+    """The fewest groups, from a quarter on, whose first replicates serve every policy; else the most, to get by.
+
+    One replicate would not tell: what a subset exhausts depends on which rare events are in it. To get by, half of the
+    replicates must reach the horizon; None where not even those of five sixths of the log do.
     """
     longest = None
-    for taken in _sizes(total):
-        pilots = pool.pilot(taken)
-        if not any(math.isnan(outcome.value) for outcome in pilots):
-            longest = taken
-            if all(pool.evaluator.acceptable(outcome) for outcome in pilots):
-                break
+    for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+        rows = pool.subsets(_drawn(pool, total, taken, range(count)))
+        reached = sum(map(_reaches, rows))
+        if 2 * reached >= count:
+            longest = Pilot(taken, rows)
+        by_policy = zip(*rows, strict=True)
+        if reached == count and all(pool.evaluator.acceptable(outcomes) for outcomes in by_policy):
+            break
     return longest
 
 
-def _sizes(total: int) -> list[int]:
-    """Numbers of groups that are tried in turn.
-
-    >>> _sizes(30)
-    [8, 10, 15, 20, 25]
-    """
-    return [math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6]
+def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
+    """So many groups for each of these replicates."""
+    seeds = ((i, np.random.SeedSequence(pool.question.seed, spawn_key=(GROUPING, i))) for i in numbers)
+    return [(i, np.random.default_rng(seed).choice(total, taken, replace=False).tolist()) for i, seed in seeds]
 
 
-def _subset_batch(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> tuple[FloatArray, list[list[Outcome]]]:
-    chosen, member = [], []
-    for number in numbers:
-        rng = np.random.default_rng(np.random.SeedSequence(pool.question.seed, spawn_key=(GROUPING, number)))
-        own = rng.choice(total, taken, replace=False)
-        member.append(np.isin(np.arange(total), own).astype(np.float64))
-        chosen.append((number, own.tolist()))
-    rows = pool.subsets(chosen)
-    kept = [i for i, row in enumerate(rows) if not any(math.isnan(outcome.value) for outcome in row)]
-    return np.array(member)[kept], [rows[i] for i in kept]
+def _reaches(row: Sequence[Outcome]) -> bool:
+    return not any(math.isnan(outcome.value) for outcome in row)
 
 
-def _refined(pool: Pool, found: Replicates, taken: int) -> Replicates:
+def _subset_batch(
+    pool: Pool, total: int, numbers: Iterable[int], pilot: Pilot
+) -> tuple[FloatArray, list[list[Outcome]]]:
+    """Replicates of these numbers, of which the pilot has done the first: groups taken, and outcomes."""
+    chosen = _drawn(pool, total, pilot.taken, numbers)
+    rows = pilot.rows + pool.subsets(chosen[len(pilot.rows) :])
+    member = np.array([np.isin(np.arange(total), own).astype(np.float64) for _, own in chosen])
+    kept = [i for i, row in enumerate(rows) if _reaches(row)]
+    return member[kept], [rows[i] for i in kept]
+
+
+def _refined(pool: Pool, found: Replicates, taken: int, size: int) -> Replicates:
     """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
-    total, size = found.member.shape[1], found.member.shape[0]
+    total = found.member.shape[1]
     for batch in range(1, MOST_BATCHES):
         if pool.stopped:
             return found
         if found.noise_share() <= NOISY_SHARE:
             break
-        member, more = _subset_batch(pool, total, taken, range(batch * size, (batch + 1) * size))
+        member, more = _subset_batch(pool, total, range(batch * size, (batch + 1) * size), Pilot(taken, []))
         found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
     while len(found.full) < MOST_PASSES and not pool.stopped:
         if found.is_settled(SMALL_SHARE):
