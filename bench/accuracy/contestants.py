@@ -25,7 +25,8 @@ PERMUTATIONS = 300
 class Answer(NamedTuple):
     """An estimate with its interval (nan: none), what it took, and how far its run went.
 
-    ``complete`` counts histories that reached the horizon; ``spread`` is the standard deviation of event values.
+    ``complete`` counts histories that reached the horizon; ``spread`` is the standard deviation of event values,
+    ``histories`` how many separate ones the log is worth.
     """
 
     value: float
@@ -35,6 +36,7 @@ class Answer(NamedTuple):
     complete: float = math.nan
     certificate: float = math.nan
     spread: float = math.nan
+    histories: float = math.nan
 
 
 NOTHING = Answer(math.nan, complete=0)
@@ -106,5 +108,5 @@ def answer_of(found: bc.Estimate, complete: float) -> Answer:
     """The parts of an estimate that the benchmark keeps."""
     facts = found.diagnostics.to_dict()
     low, high = (found.interval.low, found.interval.high) if found.interval else (math.nan, math.nan)
-    spread = facts.get("value_spread", math.nan)
-    return Answer(found.value, low, high, math.nan, complete, facts["bias_certificate"], spread)
+    spread, histories = (facts.get(name, math.nan) for name in ("value_spread", "separate_histories"))
+    return Answer(found.value, low, high, math.nan, complete, facts["bias_certificate"], spread, histories)

@@ -28,9 +28,9 @@ class Truth(NamedTuple):
         """The standard error of spending all the events on live runs."""
         return self.sd_live * math.sqrt(horizon / events)
 
-    def floor(self, spread: float, events: int, horizon: int) -> float:
-        """The log's information floor: ``sd(R_k)^2 / n + sd_V^2 T / n``, as a root."""
-        return math.sqrt((spread**2 + self.sd_value**2 * horizon) / events)
+    def floor(self, spread: float, events: int, histories: float) -> float:
+        """The log's information floor: ``sd(R_k)^2 / n + sd_V^2 / N``, as a root, N separate histories in it."""
+        return math.sqrt(spread**2 / events + self.sd_value**2 / histories)
 
 
 def truth(world: World, policy: Any, horizon: int, runs: int, seed: int, places: int = PLACES) -> Truth:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, fields
 from typing import Any, Protocol
 
@@ -144,6 +145,9 @@ class ClockDiagnostics(Facts):
     value_spread
         Standard deviation of the doubly robust event values, each averaged over rounds and passes; over the root of n
         it is the first term of the information floor.
+    separate_histories
+        How many histories without an event in common the log is worth: what chance in the log teaches the policy is
+        averaged over so many. At most n/T, fewer where the logger rarely does what the policy would.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
     """
@@ -156,6 +160,7 @@ class ClockDiagnostics(Facts):
     sampling_error: float
     monte_carlo_error: float
     value_spread: float
+    separate_histories: float = math.nan
     propensities_estimated: bool = False
 
 

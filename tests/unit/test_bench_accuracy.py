@@ -43,15 +43,15 @@ def test_truth_of_a_policy_that_cannot_learn() -> None:
 def test_the_floor_and_the_live_limit_are_sums_of_squares() -> None:
     known = Truth(value=0.5, error=0.0, sd_live=0.2, sd_value=0.1)
     assert known.live_limit(events=400, horizon=4) == pytest.approx(0.02)
-    assert known.floor(spread=0.0, events=400, horizon=4) == pytest.approx(0.01)
-    assert known.floor(spread=0.6, events=400, horizon=4) == pytest.approx(math.hypot(0.03, 0.01))
+    assert known.floor(spread=0.0, events=400, histories=100) == pytest.approx(0.01)
+    assert known.floor(spread=0.6, events=400, histories=4) == pytest.approx(math.hypot(0.03, 0.05))
 
 
 SETTING = Setting("straight", "paper", "LinUCB", events=400, horizon=4)
 
 
 def test_a_row_is_scored_by_hand() -> None:
-    ours = [Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6), Answer(0.4, 0.3, 0.45, 3.0, 1.0, 0.0, 0.6)]
+    ours = [Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6, 3.0), Answer(0.4, 0.3, 0.45, 3.0, 1.0, 0.0, 0.6, 6.0)]
     theirs = [Answer(0.9, seconds=1.0, complete=0.0), Answer(math.nan, seconds=1.0, complete=0.0)]
     trials = [{DEFAULT: a, "RS": b} for a, b in zip(ours, theirs, strict=True)]
     rows = rows_of(SETTING, Truth(0.5, 0.0, 0.2, 0.1), trials, DEFAULT)
@@ -59,19 +59,21 @@ def test_a_row_is_scored_by_hand() -> None:
     assert (row.logs, row.coverage, row.seconds, row.complete) == (2, 0.5, 2.0, 1.0)
     assert row.rmse == pytest.approx(0.1)
     assert row.efficiency == pytest.approx(5.0)
-    assert row.to_floor == pytest.approx(0.1 / math.hypot(0.03, 0.01))
+    # histories share 1/3 and 1/6 of their events: a quarter on average
+    assert row.to_floor == pytest.approx(0.1 / math.hypot(0.03, 0.05))
+    assert row.to_live_floor == pytest.approx(0.1 / math.hypot(0.03, 0.01))
     assert page.find(rows, "RS").logs == 1
 
 
 def test_what_is_missed_is_named() -> None:
     answers = {
-        DEFAULT: Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6),
+        DEFAULT: Answer(0.6, 0.4, 0.7, 1.0, 1.0, 0.0, 0.6, 4.0),
         "DRns(q=0.01)": Answer(0.52, seconds=1.0),
         BUDGET: Answer(0.56, seconds=1.0),
     }
     rows = rows_of(SETTING, Truth(0.5, 0.0, 0.2, 0.1), [answers, answers], DEFAULT)
     text = page.verdicts({SETTING: (Truth(0.5, 0.0, 0.2, 0.1), rows)})
-    assert text.count("in 0 of 1 settings; missed in straight/paper/LinUCB.") == 4
+    assert text.count("in 0 of 1 settings; missed in straight/paper/LinUCB.") == 5
 
 
 def test_every_kind_of_policy_meets_every_logger() -> None:

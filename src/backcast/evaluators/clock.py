@@ -23,7 +23,7 @@ from backcast.evaluators.pool import Material
 from backcast.evaluators.predictions import honest_predictions
 from backcast.evaluators.question import Question
 from backcast.evaluators.replicated import Replicated, replicated
-from backcast.evaluators.replicates import Outcome, binned, lasting_variance
+from backcast.evaluators.replicates import NO_EVENTS, NO_VALUES, Outcome, binned, lasting_variance, separate_histories
 from backcast.log import Log
 from backcast.options import at_least, count
 
@@ -113,17 +113,19 @@ class ClockReplay:
         self, policy: object, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
     ) -> Outcome:
         """One pass over these events (all of them, or a pool), with thresholds of its own."""
-        rng = np.random.default_rng(seed)
-        if rows is None and len(material.log) > self.pool:
+        rng, whole = np.random.default_rng(seed), rows is None
+        if whole and len(material.log) > self.pool:
             rows = np.sort(rng.choice(len(material.log), self.pool, replace=False))
         log = material.log if rows is None else material.log[rows]
         predicted = material.predicted
         predicted = predicted if rows is None or len(predicted) == 1 else predicted[rows]
         one = self._pass(policy, log, predicted, rng, material.horizon)
         if one.rounds < material.horizon:
-            return Outcome(np.nan, np.zeros(0), one.rounds, np.inf, np.zeros(0))
-        kept = one.event_values if rows is None else np.zeros(0)
-        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, float(one.exhausted.sum()), kept)
+            return Outcome(np.nan, np.zeros(0), one.rounds, np.inf)
+        values = one.event_values if rows is None else NO_VALUES
+        accepted = NO_EVENTS if not whole else one.order if rows is None else rows[one.order]
+        certificate = float(one.exhausted.sum())
+        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, certificate, values, accepted)
 
     def _pass(
         self, policy: object, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int
@@ -182,5 +184,6 @@ def clock_diagnostics(found: Replicated, question: Question) -> ClockDiagnostics
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
         value_spread=math.sqrt(lasting_variance([outcome.event_values for outcome in found.outcomes])),
+        separate_histories=separate_histories([outcome.accepted for outcome in found.outcomes], len(question.log)),
         propensities_estimated=question.propensities_estimated,
     )

@@ -90,10 +90,10 @@ def _outcome(run: Run, horizon: int) -> Outcome:
     complete = [trajectory for trajectory in trajectories if trajectory.complete]
     accepted = sum(trajectory.accepted for trajectory in trajectories)
     if not complete:
-        return Outcome(math.nan, np.zeros(0), accepted, math.inf, np.zeros(0))
+        return Outcome(math.nan, np.zeros(0), accepted, math.inf)
     value = float(np.mean([trajectory.value for trajectory in complete]))
     certificate = float(np.mean([float(trajectory.sums["excess"]) for trajectory in complete]))
-    return Outcome(value, _curve(run, horizon), accepted, certificate, np.zeros(0))
+    return Outcome(value, _curve(run, horizon), accepted, certificate)
 
 
 def _curve(run: Run, horizon: int) -> FloatArray:

@@ -12,24 +12,38 @@ import numpy as np
 from backcast.arrays import FloatArray, IntArray
 from backcast.intervals.jackknife import group_influence
 
-__all__ = ["LEAST_SUBSETS", "Outcome", "Replicates", "bin_edges", "binned", "lasting_variance"]
+__all__ = [
+    "LEAST_SUBSETS",
+    "NO_EVENTS",
+    "NO_VALUES",
+    "Outcome",
+    "Replicates",
+    "bin_edges",
+    "binned",
+    "lasting_variance",
+    "separate_histories",
+]
 
 CURVE_POINTS = 50
 TRUSTED = 1e-3
 LEAST_SUBSETS = 2  # for each group
+NO_VALUES: FloatArray = np.zeros(0)
+NO_EVENTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
 class Outcome(NamedTuple):
     """One replicate: its value, curve, rounds played, and bias certificate.
 
-    ``event_values`` are the values of all events of the log, averaged over the rounds; empty where not known.
+    ``event_values`` are the values of all events of the log, averaged over the rounds, and ``accepted`` the events that
+    became history; both are empty where not known.
     """
 
     value: float
     curve: FloatArray
     rounds: int
     certificate: float
-    event_values: FloatArray
+    event_values: FloatArray = NO_VALUES
+    accepted: IntArray = NO_EVENTS
 
 
 @dataclass(frozen=True)
@@ -130,6 +144,27 @@ def lasting_variance(passes: Sequence[FloatArray]) -> float:
     table = np.array(passes)
     common = count**2 * table.mean(axis=0).var() - table.var(axis=1).sum()
     return max(float(common) / (count * (count - 1)), 0.0)
+
+
+def separate_histories(histories: Sequence[IntArray], events: int) -> float:
+    """How many histories without an event in common a log is worth, from several drawn from it.
+
+    Two of them share a part of their T events, and what they share they do not average out: a mean over any number of
+    histories is worth as many separate ones as this part goes into 1. It is no less than T/n, that of a log which is
+    like what the policy would have collected.
+
+    >>> separate_histories([np.array([0, 1]), np.array([1, 2])], events=100)
+    2.0
+
+    By hand: one event of two in common, a half.
+    """
+    count = len(histories)
+    if count < 2 or histories[0].size == 0:
+        return np.nan
+    rounds = histories[0].size
+    times = np.bincount(np.concatenate(histories))
+    shared = float((times * (times - 1)).sum()) / (count * (count - 1) * rounds)
+    return 1 / max(shared, rounds / events)
 
 
 def _covariance(values: FloatArray) -> FloatArray:

@@ -57,6 +57,14 @@ def _sample_size(size: float) -> Judgement:
     return Judgement("poor", "hardly any event carries the estimate")
 
 
+def _histories(count: float) -> Judgement:
+    if count >= 20:
+        return Judgement("good", "plenty")
+    if count >= 3:
+        return Judgement("fair", "what few rare events teach the policy decides much")
+    return Judgement("poor", "hardly more than one story, told again and again")
+
+
 def _mean_weight(mean: float) -> Judgement:
     if abs(mean - 1) <= 0.1:
         return Judgement("good", "near 1, as it should be")
@@ -173,6 +181,11 @@ KNOWN = {
     "sampling_error": _Known("sampling error", "How far the value would be off because the log is one of many."),
     "monte_carlo_error": _Known("Monte-Carlo error", "How far it is off because the number of runs is finite."),
     "value_spread": _Known("spread of event values", "Over the root of the events, no standard error can be below it."),
+    "separate_histories": _Known(
+        "separate histories",
+        "How many histories without an event in common the log is worth; chance in it averages out over so many.",
+        _histories,
+    ),
     "theorem_1": _Known("Theorem 1 bound", "The founding paper's coarser bound on the same bias, for reference."),
     "value_per_round": _Known("value, not normalised", "The sum divided by rounds, not by multipliers; a cross-check."),
     "propensities_estimated": _Known(
