@@ -13,6 +13,7 @@ import pytest
 
 import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
+from backcast.evaluators.replicates import Outcome
 from backcast.worlds import LinearWorld
 
 
@@ -80,6 +81,32 @@ def test_exhaustion_says_how_far_it_got() -> None:
     for ask in (bc.trace, bc.evaluate):
         with pytest.raises(bc.HorizonNotReached, match=rf"250 rounds.* after {reached} rounds none of its 300"):
             ask(log, bc.Fixed([1.0, 0.0, 0.0]), bc.ClockReplay(), horizon=250)
+
+
+@pytest.mark.parametrize("n_actions", [1, 4])
+def test_separate_histories_are_as_many_as_fit_into_what_the_policy_can_use(n_actions: int) -> None:
+    # only one event in K serves a policy that always does the same: 1,000 of them hold 25 histories of 40 rounds
+    log = uniform_log(1000 * n_actions, n_actions)
+    policy = bc.Fixed(np.eye(n_actions)[0])
+    found = bc.evaluate(log, policy, bc.ClockReplay(), horizon=40, replicates=None, reward_model=0.5)
+    # 16 passes make 120 pairs, in each of which a common event has the odds 40/1000 for each of 40: 192 in all, known
+    # to sqrt(192), 7 % (pairs that share a pass are independent given it); five of these are odds of about 1e-6
+    usable = (log.actions == 0).sum()
+    assert found.diagnostics.to_dict()["separate_histories"] == pytest.approx(usable / 40, rel=5 / math.sqrt(192))
+
+
+def test_what_a_logger_rarely_does_makes_histories_alike() -> None:
+    rare, often = (
+        bc.evaluate(
+            LinearWorld(4, 5, logistic=True, logging=logging, seed=1).log(1500, np.random.default_rng(0)),
+            bc.EpsilonGreedy(0.1, batch_size=5),
+            bc.ClockReplay(),
+            horizon=20,
+            replicates=None,
+        ).diagnostics.to_dict()["separate_histories"]
+        for logging in ("sharp", "uniform")
+    )
+    assert 1 < rare < often / 2 <= 1500 / 20 / 2
 
 
 def certificate(horizon: int) -> float:
@@ -243,3 +270,24 @@ def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:
     stream = bc.scan_log(tmp_path / "log.parquet", context=["x"], action="a", reward="r", propensity="p")
     with pytest.raises(bc.EvaluationError, match="too few for 10 parts; read it with read_log"):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=1)
+
+
+def error_with(logging: Any, taken: int | None) -> float:
+    log = LinearWorld(4, 5, logistic=True, logging=logging, seed=1).log(600, np.random.default_rng(2))
+    interval = bc.GroupJackknife(taken=taken)
+    options: dict[str, Any] = {"horizon": 15, "reward_model": 0.5, "replicates": 60}
+    return bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), interval=interval, **options).std_error
+
+
+def test_subsets_are_quarters_where_those_exhaust_little_and_larger_where_they_exhaust_more() -> None:
+    # pilots are the first replicates, so that it is the same whether a size was chosen or given
+    assert error_with("uniform", None) == error_with("uniform", 8)
+    assert error_with("sharp", None) != error_with("sharp", 8)
+    assert error_with("sharp", None) in [error_with("sharp", taken) for taken in (10, 15, 20, 25)]
+
+
+def test_a_size_of_subsets_is_judged_by_all_its_pilots() -> None:
+    little, much = (Outcome(0.5, np.zeros(1), 100, certificate) for certificate in (0.5, 4.0))
+    assert bc.ClockReplay().acceptable([little, little, little])
+    assert bc.ClockReplay().acceptable([little, little, little, little, much])
+    assert not bc.ClockReplay().acceptable([little, much])

@@ -53,7 +53,8 @@ def _over(curve: LearningCurve, rounds: IntArray) -> FloatArray:
 def joined_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
     """The facts of all stretches as facts of their mean.
 
-    - Counts are added up: events, accepted events, trajectories, passes, permutations, parts, replicates.
+    - Counts are added up: events, accepted events, trajectories, passes, permutations, parts, replicates, and the
+      separate histories, as stretches have no event in common.
     - Shares of events and the mean weight are means over all events; the largest weight is the largest.
     - The effective sample size is that of all events together, ``(sum w)^2 / sum w^2``.
     - Bias mass, certificate and Theorem 1 are means over stretches: what bounds the bias of each bounds, on average,
@@ -85,7 +86,7 @@ def _column(rows: Rows, name: str) -> FloatArray:
     return np.array([row[name] for row in rows], dtype=np.float64)
 
 
-def _added(rows: Rows, name: str) -> int:
+def _added(rows: Rows, name: str) -> Any:
     return sum(row[name] for row in rows)
 
 
@@ -129,7 +130,7 @@ def _worth(rows: Rows, name: str) -> float:
 
 RULES: dict[str, Rule] = {
     **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _added),
-    **dict.fromkeys(("passes", "permutations", "parts", "replicates"), _added),
+    **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _added),
     **dict.fromkeys(("rounds", "passes_each"), _fewest),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _by_event),
     **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _mean),

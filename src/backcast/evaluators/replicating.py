@@ -111,7 +111,7 @@ def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
     replicates must reach the horizon; None where not even those of five sixths of the log do.
     """
     longest = None
-    for taken in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+    for taken in _sizes(total):
         rows = pool.subsets(_drawn(pool, total, taken, range(count)))
         reached = sum(map(_reaches, rows))
         if 2 * reached >= count:
@@ -120,6 +120,15 @@ def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
         if reached == count and all(pool.evaluator.acceptable(outcomes) for outcomes in by_policy):
             break
     return longest
+
+
+def _sizes(total: int) -> list[int]:
+    """Numbers of groups that are tried in turn.
+
+    >>> _sizes(30)
+    [8, 10, 15, 20, 25]
+    """
+    return [math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6]
 
 
 def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
