@@ -41,7 +41,7 @@ def asked(log: bc.Log, calls: int, **options: Any) -> bc.Estimate:
 
 
 # calls come after each pass over the whole log (16 of them, or 7 where 60 replicates are asked for), then after each
-# pilot and each replicate
+# replicate; the first of them choose the size of subsets
 class TestReplicates:
     def test_too_few_give_the_value_alone(self, log: bc.Log) -> None:
         found = asked(log, 5)
@@ -61,7 +61,7 @@ class TestReplicates:
 
     @pytest.mark.parametrize("n_jobs", [1, 2])
     def test_enough_of_them_give_an_interval(self, log: bc.Log, n_jobs: int) -> None:
-        found = asked(log, 16 + 1 + 100, n_jobs=n_jobs)
+        found = asked(log, 16 + 100, n_jobs=n_jobs)
         assert found.interval is not None
         assert found.diagnostics.to_dict()["replicates"] == 100
         assert found.notes[0].endswith("when 16 passes over the log and 100 of 300 replicates were done.")
