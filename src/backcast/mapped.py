@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
+import stat
 import sys
 import tempfile
 import threading
@@ -147,12 +148,21 @@ def values_at(place: Place) -> tuple[Any, ...]:
 
 def _mapped(place: Place) -> tuple[Any, ...]:
     try:
+        _check_own(place.path)
         whole = np.memmap(place.path, np.uint8, "c")
     except OSError as problem:
         raise WorkError(f"{place.path}, which workers share, cannot be read: {problem.strerror}") from problem
     *arrays, message = (whole[begin:end] for begin, end in place.spans)
     values: tuple[Any, ...] = pickle.loads(message.data, buffers=arrays)
     return values
+
+
+def _check_own(path: str) -> None:
+    """What is unpickled may run code, so it must be what a process of this user laid there, and nobody else could."""
+    found = os.lstat(path)
+    mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
+    if not (stat.S_ISREG(found.st_mode) and mine):
+        raise WorkError(f"{path}, which workers share, is not this user's alone; it is not read")
 
 
 def _forget(path: str) -> None:

@@ -163,6 +163,12 @@ class TestLaid:
         with pytest.raises(bc.WorkError, match=r"backcast-.*, which workers share, cannot be read: No such file"):
             values_at(place)
 
+    def test_a_file_that_others_could_have_written_is_not_read(self) -> None:
+        laid = Laid((1,))
+        os.chmod(laid.place.path, 0o622)
+        with pytest.raises(bc.WorkError, match="is not this user's alone; it is not read"):
+            values_at(laid.place)
+
     def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
         assert Path(Laid((1,)).place.path).parent == tmp_path
