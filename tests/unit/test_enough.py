@@ -11,6 +11,7 @@ import pytest
 
 import backcast as bc
 from backcast.evaluators.question import is_partial
+from tests.unit.own_policies import Leader
 
 EVENTS = 6000
 
@@ -87,20 +88,6 @@ class TestReplicates:
     def test_permutations_are_stopped_alike(self, log: bc.Log) -> None:
         found = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.01), horizon=20, replicates=60, progress=after(3))
         assert found.notes[0].startswith("Partial: the run was stopped when 3 of 7 passes")
-
-
-class Leader:
-    """Takes the action of the higher mean so far nine times in ten; plain Python, so it is stopped within a log."""
-
-    def __init__(self) -> None:
-        self.sums, self.counts = np.ones(2), np.full(2, 2.0)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.sums, actions, rewards)
-        np.add.at(self.counts, actions, 1)
 
 
 class TestOneRun:

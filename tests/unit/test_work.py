@@ -21,6 +21,7 @@ from backcast import crew, mapped
 from backcast.crew import Shared
 from backcast.mapped import Laid, values_at
 from backcast.work import Finished, Job, Terms, work_off
+from tests.unit.own_policies import Leader
 
 # worker processes are sent the functions below by value: they need not find this file
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
@@ -78,20 +79,6 @@ def gone(place: Path) -> bool:
     return False
 
 
-class Learner:
-    """Plain Python, so that it takes processes."""
-
-    def __init__(self) -> None:
-        self.sums, self.counts = np.ones(2), np.full(2, 2.0)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.sums, actions, rewards)
-        np.add.at(self.counts, actions, 1)
-
-
 @pytest.mark.xdist_group("processes")
 class TestProcesses:
     def test_work_of_a_worker_that_was_killed_is_done_by_another(self, tmp_path: Path) -> None:
@@ -116,7 +103,7 @@ class TestProcesses:
             work_off(hangs_where_no_signal_is_heard, Shared(tmp_path), jobs(4), Terms(n_jobs=2, time_limit=2))
         assert gone(tmp_path)
 
-    @pytest.mark.parametrize("policy", [bc.UCB1(), Learner()], ids=["threads", "processes"])
+    @pytest.mark.parametrize("policy", [bc.UCB1(), Leader()], ids=["threads", "processes"])
     def test_all_cores_say_the_same_as_one(self, policy: Any) -> None:
         options: dict[str, Any] = {"horizon": 5, "reward_model": 0.5, "replicates": 60}
         one, every = (
