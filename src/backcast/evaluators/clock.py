@@ -143,7 +143,7 @@ class ClockReplay:
         """Whether subsets of this size keep nearly all of what the policy would choose.
 
         Subsets give the error, not the value. Up to a fiftieth of exhausted mass a round their error is that of the
-        log; at a twentieth it came out at two thirds of it, at a quarter at half.
+        log; at an eighth it came out at two thirds of it, at a quarter at half.
         """
         exhausted, rounds = np.sum([(outcome.certificate, outcome.rounds) for outcome in outcomes], axis=0)
         return bool(exhausted <= EXHAUSTED_SHARE * rounds)
