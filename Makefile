@@ -17,7 +17,7 @@ FUZZER := .fuzz-venv/.fuzzer
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs cli-page screenshots bench bench-speed bench-accuracy bench-scale fuzz clean
+.PHONY: help setup demo test lint docs cli-page screenshots reproduce bench bench-speed bench-accuracy bench-scale fuzz clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -44,7 +44,10 @@ screenshots: $(DEVELOP) ## draw the pictures of the manual anew (needs Chromium)
 	$(BIN)/python -m tools.screenshots
 
 cli-page: $(RUNTIME) ## make docs/cli.md again from the help of the commands
-	$(BIN)/python -m backcast.cli.manual > docs/cli.md
+	$(BIN)/python -m tools.cli_page > docs/cli.md
+
+reproduce: $(RUNTIME) ## the founding paper's experiments (REPRODUCE="table1 --world digits --trials 10" for a small trial)
+	$(BIN)/python -m bench.reproduction $(or $(REPRODUCE),all)
 
 bench: bench-speed bench-accuracy bench-scale ## run every benchmark
 

@@ -11,7 +11,7 @@ from __future__ import annotations
 import sys
 
 import backcast as bc
-from backcast.demo import news_log
+from backcast.demo_data import news_log
 
 HORIZON = 150  # visitors that each policy would have served
 BATCH = 10  # clicks arrive in batches, so policies are updated every ten visitors

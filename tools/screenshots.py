@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import backcast as bc
-from backcast.demo import news_log
+from backcast.demo_data import news_log
 from tools.chromium import chromium
 
 IMAGES = Path(__file__).parents[1] / "docs" / "images"

@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import backcast as bc
 from backcast.errors import HorizonNotReached
-from backcast.experiments.protocol import QUANTILES, Case, simulated
+from bench.reproduction.protocol import QUANTILES, Case, simulated
 
 PAPER = ("RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
 ETA = 0.05

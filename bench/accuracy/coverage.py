@@ -20,17 +20,14 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import DR, IPS
+from backcast._request import Question
+from backcast.evaluators import DR, IPS
+from backcast.intervals.asymptotic import CressieRead, Normal, Student
 from backcast.intervals.betting import Betting
 from backcast.intervals.bootstrap import BCa, Bootstrap
-from backcast.intervals.clopper_pearson import ClopperPearson
-from backcast.intervals.cressie_read import CressieRead
-from backcast.intervals.empirical_bernstein import EmpiricalBernstein
-from backcast.intervals.hoeffding import Hoeffding
-from backcast.intervals.normal import Normal, Student
+from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding
 from backcast.log import Log
-from backcast.policies.stationary import Fixed
+from backcast.policies.fixed import Fixed
 from backcast.reward_models import Constant
 from bench.speed.machine import describe
 

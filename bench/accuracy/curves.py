@@ -14,15 +14,15 @@ import altair as alt
 import numpy as np
 
 import backcast as bc
-from backcast.evaluators.question import Question
-from backcast.experiments.journal import Plan, work_through
-from backcast.experiments.protocol import Case
-from backcast.experiments.results import markdown_table, save_json, score
+from backcast._request import Question
 from bench.accuracy.contestants import DEFAULT, as_in_the_paper, default
 from bench.accuracy.live import Truth
 from bench.accuracy.run import JOURNALS
 from bench.accuracy.settings import POLICIES, Setting
 from bench.accuracy.trials import truth_of, world_of
+from bench.reproduction.journal import Plan, work_through
+from bench.reproduction.protocol import Case
+from bench.reproduction.results import markdown_table, save_json, score
 from bench.speed.machine import describe
 
 SEED = 4

@@ -16,14 +16,14 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from backcast.experiments.journal import Plan, work_through
-from backcast.experiments.protocol import Case
-from backcast.experiments.results import markdown_table, save_json
 from bench.accuracy.contestants import default
 from bench.accuracy.live import Truth
 from bench.accuracy.run import JOURNALS
 from bench.accuracy.settings import POLICIES, Setting
 from bench.accuracy.trials import truth_of, world_of
+from bench.reproduction.journal import Plan, work_through
+from bench.reproduction.protocol import Case
+from bench.reproduction.results import markdown_table, save_json
 from bench.speed.machine import describe
 
 SEED = 77

@@ -8,9 +8,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast.policies.protocol import batch_size_of
-from backcast.worlds import coin_flips
-from backcast.worlds.chance import draw_actions
+from backcast.environments import coin_flips
+from backcast.environments.live import draw_actions
+from backcast.policies.base import batch_size_of
 from bench.accuracy.worlds import Table, World
 
 PLACES = 2000  # contexts on which each run's policies are valued exactly

@@ -18,11 +18,11 @@ from typing import Any
 import numpy as np
 
 import backcast as bc
+from backcast.environments import LinearWorld
 from backcast.errors import HorizonNotReached
-from backcast.experiments.journal import Plan, work_through
-from backcast.experiments.results import markdown_table, save_json, score
-from backcast.worlds import LinearWorld
 from bench.accuracy.live import truth
+from bench.reproduction.journal import Plan, work_through
+from bench.reproduction.results import markdown_table, save_json, score
 from bench.speed.machine import describe
 
 SEED = 5

@@ -7,11 +7,11 @@ from typing import Any
 
 import numpy as np
 
-from backcast.experiments.results import markdown_table
 from bench.accuracy.contestants import BUDGET, DEFAULT, ETA, PRESET
 from bench.accuracy.live import Truth
 from bench.accuracy.settings import Setting
 from bench.accuracy.summary import Row
+from bench.reproduction.results import markdown_table
 from bench.speed.machine import describe
 
 Tables = dict[Setting, tuple[Truth, list[Row]]]

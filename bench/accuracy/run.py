@@ -14,15 +14,15 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from backcast.experiments.datasets import data_folder
-from backcast.experiments.journal import Plan, work_through
-from backcast.experiments.results import save_json
 from bench.accuracy import page
 from bench.accuracy.contestants import DEFAULT
 from bench.accuracy.live import Truth
 from bench.accuracy.settings import Setting, settings
 from bench.accuracy.summary import rows_of
 from bench.accuracy.trials import LIVE_RUNS, SEED, one_log, truth_of
+from bench.reproduction.datasets import data_folder
+from bench.reproduction.journal import Plan, work_through
+from bench.reproduction.results import save_json
 
 JOURNALS = Path("build/bench-accuracy")
 RESULTS = Path("bench/results")

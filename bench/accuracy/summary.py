@@ -7,9 +7,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast.experiments.results import score
 from bench.accuracy.live import Truth
 from bench.accuracy.settings import Setting
+from bench.reproduction.results import score
 
 
 class Row(NamedTuple):

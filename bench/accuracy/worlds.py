@@ -8,11 +8,11 @@ from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 
-from backcast.arrays import FloatArray, is_sparse
-from backcast.experiments.datasets import load_world
+from backcast._arrays import FloatArray, is_sparse
+from backcast.environments import LinearWorld
+from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
 from backcast.log import Log
-from backcast.worlds import LinearWorld
-from backcast.worlds.chance import draw_actions, exploring_scores, paper_logging, sharp_logging
+from bench.reproduction.datasets import load_world
 
 LOGGERS = ("paper", "uniform", "sharp")
 SIMULATED: dict[str, dict[str, Any]] = {

@@ -11,11 +11,11 @@ import atheris
 from bench.fuzz.targets import TARGETS
 
 # what is compiled must be imported first: the fuzzer's marks would be compiled along
-COMPILED = ("backcast.comparison", "backcast.evaluators.clock", "backcast.report.text", "backcast.health")
+COMPILED = ("backcast.comparison", "backcast.evaluators.clock_replay", "backcast.report.text", "backcast.checks")
 PARSERS = (
-    *("backcast.disk", "backcast.plain", "backcast.sources.limits", "backcast.sources.vw_text"),
-    *("backcast.sources.vw_json", "backcast.sources.vw", "backcast.cli.specs", "backcast.cli.settings"),
-    *("backcast.cli.run", "backcast.saved"),
+    *("backcast._files", "backcast._serialization", "backcast.io.limits", "backcast.io.vw"),
+    *("backcast.io.vw", "backcast.io.vw", "backcast.cli.objects", "backcast.cli.settings"),
+    *("backcast.cli.run", "backcast.results"),
 )
 
 LONGEST = 4096  # bytes of an input

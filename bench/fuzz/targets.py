@@ -36,7 +36,7 @@ def vw_json(data: bytes) -> None:
 
 
 def _read_vw(data: bytes, name: str) -> None:
-    from backcast.sources.vw import read_vw
+    from backcast.io.vw import read_vw
 
     _ours(lambda: read_vw(_file(name, data), hash_size=8))
 
@@ -50,8 +50,8 @@ def run_file(data: bytes) -> None:
 
 def spec(data: bytes) -> None:
     """Policies, evaluators and intervals in words; none that would import a module."""
+    from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build
     from backcast.cli.run import make_replicates
-    from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build
 
     text = data.decode("utf-8", errors="replace")
     for registry in (POLICIES, EVALUATORS, INTERVALS):
@@ -64,7 +64,7 @@ def spec(data: bytes) -> None:
 
 def saved(data: bytes) -> None:
     """A saved result."""
-    from backcast.saved import load_result
+    from backcast.results import load_result
 
     _ours(lambda: load_result(_file("result.json", data)))
 
@@ -74,7 +74,7 @@ def nesting(data: bytes) -> None:
     import io
 
     from backcast.errors import LogError
-    from backcast.sources.limits import MOST_DEPTH, check_depth
+    from backcast.io.limits import MOST_DEPTH, check_depth
 
     try:
         check_depth(io.BytesIO(data))

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from backcast.arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray, IntArray
 
 Small = npt.NDArray[np.int8]
 

@@ -17,8 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from backcast.evaluators.clock import ClockReplay
-from backcast.evaluators.stationary.weighing import number_of_shards
+from backcast.evaluators._weighted_events import number_of_shards
+from backcast.evaluators.clock_replay import ClockReplay
 from bench.speed.report import table
 
 RECORDED = Path("bench/results/scale.json")

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 import backcast as bc
-from backcast.arrays import BoolArray, FloatArray
-from backcast.crew import Crew, Shared, Task
+from backcast._arrays import BoolArray, FloatArray
+from backcast._parallel.workers import Crew, Shared, Task
 from bench.scale.data import FIRST, N_ACTIONS, N_FEATURES
 from bench.speed.numpy_policy import NumpyGreedy
 

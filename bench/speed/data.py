@@ -7,7 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
-from backcast.arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray, IntArray
 
 FOLDER = Path("build/bench-speed")
 LINES_AT_ONCE = 10_000

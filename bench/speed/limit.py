@@ -8,11 +8,11 @@ import numba
 import numpy as np
 
 import backcast as bc
-from backcast.arrays import FloatArray, IntArray
-from backcast.engine.quantile import RunningQuantile, make_room, new_quantile, observe, quantile
-from backcast.kernels.borrow import borrow
-from backcast.kernels.dispatch import score
-from backcast.kernels.views import view_of
+from backcast._arrays import FloatArray, IntArray
+from backcast._engine.quantile import RunningQuantile, make_room, new_quantile, observe, quantile
+from backcast._kernels.contexts import view_of
+from backcast._kernels.dispatch import score
+from backcast._kernels.jit import borrow
 from bench.speed.data import Shape, load
 from bench.speed.timing import Job, Runner, main
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from backcast.arrays import BoolArray, FloatArray, IntArray
+from backcast._arrays import BoolArray, FloatArray, IntArray
 
 
 class NumpyGreedy:

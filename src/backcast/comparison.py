@@ -12,25 +12,23 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from backcast.arrays import FloatArray
-from backcast.choosing import sure_of_evaluator
+from backcast._arrays import FloatArray
+from backcast._auto import sure_of_evaluator
+from backcast._request import Question, check_question, kept_in, stopped_note
+from backcast._serialization import from_plain, to_plain
 from backcast.diagnostics import Diagnostics
 from backcast.errors import Enough, EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, check_question, named_policy, showing_progress, with_passage
-from backcast.evaluators.clock import ClockReplay, clock_diagnostics
-from backcast.evaluators.drns import WC, DRns
-from backcast.evaluators.partwise import partwise
-from backcast.evaluators.permuted import Permuted, permuted_diagnostics
-from backcast.evaluators.question import Question, stopped_note
-from backcast.evaluators.replicated import Replicated, replicated_from
-from backcast.evaluators.replicating import replicate_all
-from backcast.identity import kept_in
-from backcast.plain import from_plain, to_plain
-
-__all__ = ["Comparison", "Difference", "compare"]
+from backcast.evaluation import answer_with, named_policy, showing_progress, with_passage
+from backcast.evaluators._disjoint_parts import partwise
+from backcast.evaluators._replicate_statistics import Replicated, replicated_from
+from backcast.evaluators._replicates import replicate_all
+from backcast.evaluators.clock_replay import ClockReplay, clock_diagnostics
+from backcast.evaluators.drns import WC, DRns, Permuted, permuted_diagnostics
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
+
+
 DRAWS = 20_000
 
 
@@ -139,7 +137,7 @@ def compare(
     Examples
     --------
     >>> from backcast.log import Log
-    >>> from backcast.policies.stationary import Fixed
+    >>> from backcast.policies.fixed import Fixed
     >>> rng = np.random.default_rng(0)
     >>> actions = rng.integers(2, size=400)
     >>> log = Log(None, actions, rewards=actions * 1.0, propensities=np.full(400, 0.5), reward_range=(0, 1))

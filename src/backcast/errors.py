@@ -20,51 +20,42 @@ Each message says what, where, the value, and the remedy.
 
 from __future__ import annotations
 
-__all__ = [
-    "BackcastError",
-    "ColumnError",
-    "Enough",
-    "EvaluationError",
-    "HorizonNotReached",
-    "LogError",
-    "NeedsStationaryPolicy",
-    "NeedsUniformLog",
-    "OptionError",
-    "PolicyError",
-    "SourceError",
-    "WorkError",
-]
-
-
-MOST_SIGNS = 2_000  # of a message: values are quoted in it, and a value may be as large as a file
+LONGEST_MESSAGE = 2_000  # characters: messages quote values, and a value may be as large as a file
 
 
 class BackcastError(Exception):
     r"""Root of the tree: catch this to catch everything backcast raises on purpose.
 
-    Messages quote names and values from files. So that none can move a terminal's cursor, or fill it, what cannot be
-    printed is written as an escape, and the middle of what is too long is left out.
+    Messages quote names and values from files, so they are shown through :func:`printable` and shortened.
 
     >>> print(LogError("the column 'a\x1b[2J'"))
     the column 'a\x1b[2J'
     """
 
     def __str__(self) -> str:
-        return readable(super().__str__())
+        return printable(super().__str__(), LONGEST_MESSAGE)
 
 
-def readable(text: str) -> str:
-    r"""A text of any origin as a message may show it.
+def printable(text: str, longest: int | None = None) -> str:
+    r"""Return text of any origin on one line, safe for a terminal: control characters are escaped.
 
-    >>> readable("a\x1b[2J"), len(readable("a" * 10**6)) < 2_100
-    ('a\\x1b[2J', True)
+    Line breaks become spaces. The middle of a text longer than ``longest`` is left out.
+
+    >>> printable("a\nb\x1b[2J"), len(printable("a" * 10**6, 2_000)) < 2_100
+    ('a b\\x1b[2J', True)
     """
-    if len(text) > MOST_SIGNS:
-        half = MOST_SIGNS // 2
+    if longest is not None and len(text) > longest:
+        half = longest // 2
         text = f"{text[:half]} ... ({len(text) - 2 * half:,} characters) ... {text[-half:]}"
     if text.isprintable():
         return text
-    return "".join(sign if sign.isprintable() else sign.encode("unicode_escape").decode() for sign in text)
+    return "".join(map(_printable_character, text))
+
+
+def _printable_character(character: str) -> str:
+    if character.isprintable():
+        return character
+    return " " if character.isspace() else character.encode("unicode_escape").decode()
 
 
 class LogError(BackcastError, ValueError):

@@ -2,21 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import math
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from backcast.arrays import FloatArray, IntArray
+import numpy as np
+from scipy import stats
+
+from backcast._arrays import FloatArray, IntArray
+from backcast._serialization import from_plain, to_plain
 from backcast.diagnostics import Diagnostics, diagnostics_from
 from backcast.errors import EvaluationError
 from backcast.log import Log
-from backcast.passage import Passage
-from backcast.plain import from_plain, to_plain
-from backcast.policies.protocol import Policy
 
-__all__ = ["POLICY_VALUE", "PROGRESSIVE_VALUE", "Estimate", "Interval", "LearningCurve"]
+if TYPE_CHECKING:
+    from backcast.policies.base import Policy
+    from backcast.replay_summary import Passage
 
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
+
+
 PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
 
 
@@ -119,8 +125,8 @@ class Estimate:
     horizon: int | None = None
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
-    _progressive: Callable[[], Policy] | None = field(default=None, repr=False, compare=False)
-    _passage: Callable[[], Passage] | None = field(default=None, repr=False, compare=False)
+    _progressive: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+    _passage: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
     # what each event adds to the error, in the order of the log: differences of policies are paired by it
     _influence: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
@@ -163,7 +169,8 @@ class Estimate:
 
     def passage(self) -> Passage | None:
         """One run seen from close by, made anew from the log; None where there is none to show, as for a stream."""
-        return None if self._passage is None else self._passage()
+        summary: Passage | None = None if self._passage is None else self._passage()
+        return summary
 
     def progressive_policy(self) -> Policy:
         """The stationary mixture pi_PV of the policies met on the way (Dudik et al. 2012, section 3.3)."""
@@ -171,4 +178,36 @@ class Estimate:
             raise EvaluationError(
                 f"{self.evaluator} keeps no history to mix; use DRns on a log in memory for a progressive policy"
             )
-        return self._progressive()
+        policy: Policy = self._progressive()
+        return policy
+
+
+def joined_curve(curves: Sequence[LearningCurve], level: float) -> LearningCurve:
+    """The mean of the curves, with a pointwise band of Student's t over them.
+
+    A curve that is cut otherwise than the shortest, or goes on after it, is averaged over the stretches of that one.
+
+    >>> ends, flat = np.array([1, 2]), np.array([0.5, 0.5])
+    >>> one = LearningCurve(ends, np.array([0.0, 1.0]), flat, flat)
+    >>> other = LearningCurve(ends + 2, np.array([1.0, 3.0]), flat, flat)
+    >>> found = joined_curve([one, other], level=0.5)
+    >>> found.value, found.high
+    (array([0.5, 1. ]), array([1., 1.]))
+
+    By hand: the other is worth 1 in both of the first two rounds. In the first the two differ by 1, so the mean has the
+    standard error 1/2, and Student's quartile with 1 degree of freedom is 1.
+    """
+    rounds = min((curve.rounds for curve in curves), key=lambda ends: int(ends[-1]))
+    values = np.array([_over(curve, rounds) for curve in curves])
+    value = values.mean(axis=0)
+    reach = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(axis=0, ddof=1) / math.sqrt(len(values))
+    return LearningCurve(rounds, value, value - reach, value + reach)
+
+
+def _over(curve: LearningCurve, rounds: IntArray) -> FloatArray:
+    """The curve averaged over stretches that end at these rounds."""
+    if np.array_equal(curve.rounds, rounds):
+        return curve.value
+    ends, wanted = np.append(0, curve.rounds), np.append(0, rounds)
+    total = np.append(0.0, np.cumsum(curve.value * np.diff(ends)))
+    return np.asarray(np.diff(np.interp(wanted, ends, total)) / np.diff(wanted))

@@ -9,20 +9,16 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from backcast.choosing import sure_of_evaluator
+from backcast._auto import sure_of_evaluator
+from backcast._parallel.jobs import no_progress
+from backcast._request import Evaluator, Question, check_question, kept_in
+from backcast._validation import count
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators.clock import ClockReplay
-from backcast.evaluators.passing import can_be_seen, passage_of
-from backcast.evaluators.question import Evaluator, Question
-from backcast.evaluators.segmented import segmented_estimate
-from backcast.identity import kept_in
-from backcast.intervals.segments import Segments
-from backcast.options import at_least, count
-from backcast.policies.protocol import LogPolicy, Policy
-from backcast.work import no_progress
-
-__all__ = ["answer_with", "check_question", "evaluate", "named_policy", "showing_progress", "with_passage"]
+from backcast.evaluators._disjoint_parts import segmented_estimate
+from backcast.evaluators.clock_replay import ClockReplay
+from backcast.intervals.learning import Segments
+from backcast.replay_summary import can_be_seen, passage_of
 
 
 def evaluate(
@@ -86,7 +82,7 @@ def evaluate(
     --------
     >>> from backcast.evaluators.drns import DRns
     >>> from backcast.log import Log
-    >>> from backcast.policies.stationary import Fixed
+    >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0, 1, 0, 1], rewards=[1, 0, 1, 0], propensities=[0.5] * 4, reward_range=(0, 1))
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
@@ -151,23 +147,6 @@ def _replicates(asked: int | str | None) -> int | str | None:
     return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
-def check_question(
-    policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
-) -> None:
-    """Refuse what makes no sense before any work is done."""
-    if isinstance(policy, type):
-        raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
-    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
-        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
-    if not 0 < level < 1:
-        raise OptionError(f"level is {level}; it must lie between 0 and 1")
-    if horizon is not None:
-        count("horizon", horizon)
-    count("seed", seed, 0)
-    if time_limit is not None:
-        at_least("time_limit", time_limit, 0.0, strict=True)
-
-
 @contextmanager
 def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
     """A function to tell of events done: the caller's, a progress bar's, or nobody's."""
@@ -179,7 +158,7 @@ def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) ->
         return
     from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from backcast.kernels.jit import COMPILING, telling_of_compilation
+    from backcast._kernels.jit import COMPILING, telling_of_compilation
 
     total = len(log) if hasattr(log, "__len__") else log.n_rows
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import hashlib
 from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
-from backcast.door import (
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse, joined_contexts
+from backcast._log_validation import (
     action_codes,
     availability_mask,
     check_available,
@@ -25,8 +26,6 @@ from backcast.door import (
     time_column,
 )
 from backcast.errors import LogError
-
-__all__ = ["Log"]
 
 
 class Log:
@@ -168,7 +167,8 @@ class Log:
         >>> Log.from_frame(frame, context="hour", action="shown", reward="click", propensity="p")
         Log(2 events, 2 actions, 1 feature)
         """
-        from backcast.sources.arrow import Columns, log_from_frame
+        from backcast.io._columns import Columns
+        from backcast.io.tables import log_from_frame
 
         columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
         return log_from_frame(frame, columns)
@@ -294,3 +294,41 @@ def _locked_rows(matrix: Any) -> Any:
 
     parts = tuple(_locked(part) for part in (matrix.data, matrix.indices, matrix.indptr))
     return scipy.sparse.csr_array(parts, shape=matrix.shape)
+
+
+def joined_log(parts: list[Log]) -> Log:
+    """Parts end to end as one log.
+
+    >>> log = Log(contexts=[[0.0], [1.0], [2.0]], actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
+    >>> joined_log([log[:1], log[1:]]).rewards
+    array([1., 2., 3.])
+    """
+    names = ("_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
+    columns = {name: [getattr(part, name) for part in parts] for name in names}
+    whole = {name: None if some[0] is None else np.concatenate(some) for name, some in columns.items()}
+    return parts[0].replace(_contexts=joined_contexts([part._contexts for part in parts]), **whole)
+
+
+def log_fingerprint(log: Log) -> str:
+    """A digest of everything in the log that an estimate depends on.
+
+    >>> one = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
+    >>> other = Log(None, actions=[0, 1], rewards=[1, 1], propensities=[0.5, 0.5])
+    >>> log_fingerprint(one) == log_fingerprint(one[:]), log_fingerprint(one) == log_fingerprint(other)
+    (True, False)
+    """
+    digest = hashlib.sha256(f"{len(log)} {log.n_actions} {log.reward_range} {log.action_labels}".encode())
+    contexts: Any = log._contexts
+    parts = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
+    for column in (*parts, log._actions, log._rewards, log._propensities, log._available, log._logging):
+        _add(digest, column)
+    return digest.hexdigest()[:16]
+
+
+def _add(digest: Any, column: Any) -> None:
+    if column is None:
+        digest.update(b"-")
+        return
+    array = np.ascontiguousarray(column)
+    digest.update(f"{array.dtype.str}{array.shape}".encode())
+    digest.update(array.data if array.size else b"")

@@ -12,20 +12,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from scipy import stats
+import numpy as np
+from scipy import optimize, stats
 
+from backcast._serialization import to_plain
+from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
 from backcast.errors import OptionError
-from backcast.evaluators.partwise import LEAST_PARTS
-from backcast.intervals.jackknife import GroupJackknife
-from backcast.intervals.power import critical_distance, distance_for, power_of
-from backcast.options import at_least, count, share
-from backcast.plain import to_plain
-
-__all__ = ["Assumed", "Need", "Plan", "Spread", "plan"]
+from backcast.evaluators._disjoint_parts import LEAST_PARTS
+from backcast.intervals.learning import GroupJackknife
 
 REACH = 1.2  # events that subsets of five sixths of a log need, for each round and unit of weight
+
+
 MOST = 1e15
 
 
@@ -180,7 +180,7 @@ class Plan:
 
     def plot(self) -> Any:
         """An Altair chart: power by the number of events, a line for each difference."""
-        from backcast.report.planning import plan_chart
+        from backcast.report.charts import plan_chart
 
         return plan_chart(self)
 
@@ -317,3 +317,27 @@ def _notes(needs: Sequence[Need], pilot: int | None, least: int) -> tuple[str, .
     if least > 1 and any(need.events == least for need in needs):
         found.append(f"Fewer than {least:,} events could not simulate the horizon, however large the difference.")
     return tuple(found)
+
+
+def critical_distance(level: float, freedom: float) -> float:
+    """Standard errors on either side of an interval."""
+    return float(stats.t.ppf((1 + level) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + level) / 2))
+
+
+def power_of(distance: float, critical: float, freedom: float) -> float:
+    """Chance that an interval excludes 0 on the right side, the truth being so many standard errors away."""
+    if not math.isfinite(freedom):
+        return float(stats.norm.sf(critical - distance))
+    # beyond 30 standard errors scipy's noncentral t may fail, and nothing is left to tell
+    return 1.0 if distance > 30 else float(np.clip(stats.nct.sf(critical, freedom, distance), 0, 1))
+
+
+def distance_for(power: float, critical: float, freedom: float) -> float:
+    """Standard errors that the truth must be away from 0 for this power.
+
+    >>> round(distance_for(0.8, critical_distance(0.95, math.inf), math.inf), 4)
+    2.8016
+    """
+    if not math.isfinite(freedom):
+        return critical + float(stats.norm.ppf(power))
+    return float(optimize.brentq(lambda distance: power_of(distance, critical, freedom) - power, 0.0, 30.0))

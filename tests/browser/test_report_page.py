@@ -11,7 +11,7 @@ import pytest
 from axe_playwright_python.sync_playwright import Axe
 from playwright.sync_api import Page
 
-from backcast.report.findings import clean
+from backcast.errors import printable
 from tests.browser.conftest import HEIGHT, HOSTILE, Open, Opened
 
 # one worker for all of them: reports and pages are made once
@@ -181,15 +181,15 @@ class TestHostileLabels:
     def test_labels_are_read_as_they_were_written(self, shared: Shared, label: str) -> None:
         page = shared("hostile").page
         heads = [text.split("best with")[0] for text in page.locator("#policies ~ .region tbody th").all_inner_texts()]
-        assert clean(label) in [text.strip() for text in heads]
-        assert clean(label) in page.locator("#shown button").all_inner_texts()
+        assert printable(label) in [text.strip() for text in heads]
+        assert printable(label) in page.locator("#shown button").all_inner_texts()
 
     def test_labels_of_actions_files_and_columns_are_text(self, shared: Shared) -> None:
         page = shared("hostile").page
         cells = page.locator("#settings ~ .region :is(th, td)").all_inner_texts()
         assert {HOSTILE[0], HOSTILE[1], f"{HOSTILE[2]}.csv"} <= set(cells)
         actions = page.locator("#actions .mark-text.role-mark text").all_text_contents()
-        assert actions == [clean(label) for label in HOSTILE[:3]]
+        assert actions == [printable(label) for label in HOSTILE[:3]]
 
     def test_tooltips_show_labels_as_text(self, shared: Shared) -> None:
         page = shared("hostile").page

@@ -15,10 +15,10 @@ import pyarrow.parquet
 import pytest
 
 import backcast as bc
+from backcast.cli.objects import POLICIES, build
 from backcast.cli.settings import read_run_file
-from backcast.cli.specs import POLICIES, build
 from backcast.errors import BackcastError, EvaluationError, LogError, OptionError, SourceError
-from backcast.sources import limits
+from backcast.io import limits
 from tests.hostile.attack import PARTS, alone, is_log_or_ours
 
 pytestmark = pytest.mark.xdist_group("hostile memory")
@@ -198,7 +198,7 @@ def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypa
 
 def test_memory_is_what_the_process_may_have() -> None:
     assert 0 < limits.memory() < 2**62
-    told = alone("from backcast.sources.limits import memory; print(memory())", gigabytes=2)
+    told = alone("from backcast.io.limits import memory; print(memory())", gigabytes=2)
     assert int(told) <= 2 * 2**30
 
 
@@ -305,9 +305,9 @@ def test_absurd_options(tmp_path: Path, count: int) -> None:
 
 
 def test_an_identifier_is_no_action(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    import backcast.door
+    import backcast._log_validation
 
-    monkeypatch.setattr(backcast.door, "MOST_ACTIONS", 100)
+    monkeypatch.setattr(backcast._log_validation, "MOST_ACTIONS", 100)
     (tmp_path / "log.csv").write_text("x,a,r,p\n" + "".join(f"1,{row},1,0.5\n" for row in range(1_000)))
     assert "is the column an identifier?" in message_of(tmp_path / "log.csv")
 

@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.sources.sample import take_sample
+from backcast.io._column_guesses import take_sample
 from tests.hostile.attack import PARTS, damaged, is_log_or_ours
 
 EXAMPLES = 40  # of each test; make fuzz goes on for as long as it is told

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 
 import backcast as bc
 from backcast.cli import main
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build
 from backcast.cli.settings import read_run_file
-from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build
 from tests.hostile.attack import damaged, is_log_or_ours
 
 RUN = b"""# a run

@@ -17,8 +17,8 @@ from typing import Any
 import pytest
 
 import backcast as bc
+from backcast._files import whole_file
 from backcast.cli import main
-from backcast.disk import whole_file
 from backcast.errors import OptionError
 
 LOG = bc.Log(None, actions=[0, 1] * 30, rewards=[1, 0] * 30, propensities=[0.5] * 60)

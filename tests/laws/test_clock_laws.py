@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
 import backcast as bc
-from backcast.kernels.views import add_scores
+from backcast._kernels.contexts import add_scores
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 BATCHES = (1, 3, 15)

@@ -15,9 +15,9 @@ from scipy import optimize
 from sklearn.linear_model import LinearRegression
 
 import backcast as bc
-from backcast.evaluators import stationary
+from backcast import evaluators as stationary
+from backcast.environments import LinearWorld
 from backcast.evaluators.acceptance import largest_multiplier
-from backcast.worlds import LinearWorld
 
 
 def exported(home: Any) -> dict[str, Any]:

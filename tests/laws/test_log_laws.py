@@ -19,8 +19,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backcast.errors import BackcastError
+from backcast.io.tables import read_log, scan_log
 from backcast.log import Log
-from backcast.sources.arrow import read_log, scan_log
 
 quick = settings(max_examples=60, deadline=None)
 

@@ -1,4 +1,4 @@
-"""Laws that every policy keeps: the built-in ones, and a user's that `backcast.checks` approves of."""
+"""Laws that every policy keeps: the built-in ones, and a user's that `backcast.checks.policy` approves of."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import backcast as bc
 from backcast import checks
-from backcast.engine.scoring import probabilities_of
+from backcast.policies._calls import probabilities_of
 
 K, D = 3, 2
 LAYOUTS = ("dense", "sparse", "masked", "actions")

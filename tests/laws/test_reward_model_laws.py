@@ -12,22 +12,20 @@ import scipy.sparse
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backcast.arrays import Contexts, FloatArray
+from backcast._arrays import Contexts, FloatArray
 from backcast.log import Log
 from backcast.reward_models import (
     Constant,
     CrossFit,
     Fitted,
-    Given,
-    HonestModel,
     Joint,
     LowVariance,
     PerAction,
     Progressive,
     RewardModel,
     Split,
-    make_honest,
 )
+from backcast.reward_models.cross_fitting import Given, HonestModel, make_honest
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)

@@ -14,11 +14,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from backcast._request import Question, Streams
+from backcast.checks import check
 from backcast.errors import EvaluationError, NeedsStationaryPolicy
-from backcast.evaluators.direct import DM
-from backcast.evaluators.distribution import CVaR, reward_distribution
-from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.stationary import (
+from backcast.evaluators import (
     CAB,
     DR,
     IPS,
@@ -32,13 +31,14 @@ from backcast.evaluators.stationary import (
     SubGaussian,
     SwitchDR,
 )
-from backcast.evaluators.stationary.method import moments_of
-from backcast.evaluators.stationary.weighing import unshaped, weigh
-from backcast.health import check
-from backcast.intervals.moments import Moments
+from backcast.evaluators._weighted_estimate import moments_of
+from backcast.evaluators._weighted_events import unshaped, weigh
+from backcast.evaluators.direct import DM
+from backcast.evaluators.reward_distribution import CVaR, reward_distribution
+from backcast.intervals._sample import Moments
 from backcast.log import Log
+from backcast.policies.fixed import Fixed, FromScores, Logged
 from backcast.policies.linear import EpsilonGreedy
-from backcast.policies.stationary import Fixed, FromScores, Logged
 from backcast.reward_models import Constant, CrossFit, PerAction
 
 FREE = {"IPS": IPS(), "SNIPS": SNIPS(), "BaselineIPS": BaselineIPS(), "ClippedIPS": ClippedIPS(2.0)}

@@ -14,8 +14,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.evaluators import predictions
-from backcast.evaluators.stationary import weighing
+from backcast.evaluators import _reward_predictions as predictions
+from backcast.evaluators import _weighted_events as weighing
 from tests.laws.own_policies import Leaning
 
 WORDS: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p", "n_actions": 3}

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.sources.ahead import ahead
+from backcast.io.stream import ahead
 from tests.laws.own_policies import Leaning
 
 

@@ -13,10 +13,10 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import backcast as bc
-from backcast.engine.events import TraceArrays
-from backcast.engine.run import Run, Steering
-from backcast.evaluators.question import Question
-from backcast.kernels.views import add_scores
+from backcast._engine.replay import Run, Steering
+from backcast._engine.replay_loop import TraceArrays
+from backcast._kernels.contexts import add_scores
+from backcast._request import Question
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 1.0)

@@ -9,13 +9,14 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from backcast.arrays import FloatArray
-from backcast.health import check
+from backcast._arrays import FloatArray
+from backcast.checks import check
+from backcast.environments import LinearWorld
+from backcast.environments.live import draw_actions
 from backcast.log import Log
 from backcast.propensities import mix_logs, with_estimated_propensities
-from backcast.propensities.logit import softmax_among
-from backcast.worlds import LinearWorld, TabularWorld
-from backcast.worlds.chance import draw_actions
+from backcast.propensities._choice_model import softmax_among
+from tests.support.tabular import TabularWorld
 
 Chance = np.random.Generator
 EVENTS = 8000

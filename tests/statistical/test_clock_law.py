@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.engine.clock import clock_pass
-from backcast.engine.events import events_of
-from backcast.kernels.views import add_scores, load_row
-from backcast.worlds import Event, TabularWorld
+from backcast._engine.clock import clock_pass
+from backcast._engine.replay_loop import events_of
+from backcast._kernels.contexts import add_scores, load_row
+from tests.support.tabular import Event, TabularWorld
 
 ALARM = 1e-3  # odds of a false alarm of one test
 SURELY = 1e-12

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.worlds import Event, TabularWorld
+from tests.support.tabular import Event, TabularWorld
 
 T = 3
 ALARM = 1e-3  # odds of a false alarm of one chi-square test

@@ -9,18 +9,15 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import DR, IPS, SNIPS, BaselineIPS
+from backcast._request import Question
+from backcast.environments.live import draw_actions
+from backcast.evaluators import DR, IPS, SNIPS, BaselineIPS
+from backcast.intervals.asymptotic import CressieRead, Normal, Student
 from backcast.intervals.betting import Betting
 from backcast.intervals.bootstrap import BCa, Bootstrap
-from backcast.intervals.clopper_pearson import ClopperPearson
-from backcast.intervals.cressie_read import CressieRead
-from backcast.intervals.empirical_bernstein import EmpiricalBernstein
-from backcast.intervals.hoeffding import Hoeffding
-from backcast.intervals.normal import Normal, Student
+from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding
 from backcast.log import Log
-from backcast.policies.stationary import Fixed
-from backcast.worlds.chance import draw_actions
+from backcast.policies.fixed import Fixed
 
 LEVEL = 0.9
 RUNS = 200

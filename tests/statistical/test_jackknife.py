@@ -11,10 +11,10 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.engine.live import RewardLaw, run_forward
-from backcast.evaluators.replicates import lasting_variance
-from backcast.intervals.jackknife import group_influence
-from backcast.worlds import LinearWorld
+from backcast._engine.forward import RewardLaw, run_forward
+from backcast.environments import LinearWorld
+from backcast.evaluators._replicate_statistics import lasting_variance
+from backcast.intervals.learning import group_influence
 
 ALARM = 1e-3  # odds of a false alarm of one test
 

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.worlds import TabularWorld
+from tests.support.tabular import TabularWorld
 
 K = 10
 N = 20_000

@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import backcast as bc
-from backcast.engine.equations import event_value
-from backcast.worlds import TabularWorld
+from backcast._engine.equations import event_value
+from tests.support.tabular import TabularWorld
 
 WORLD = TabularWorld(
     [0.3, 0.7],

@@ -10,7 +10,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.worlds import TabularWorld
+from tests.support.tabular import TabularWorld
 
 ALARM = 1e-3  # odds of a false alarm of one test
 WORLD = TabularWorld([0.4, 0.6], mean_rewards=[[0.7, 0.3], [0.2, 0.6]], logging=[[0.75, 0.25], [0.4, 0.6]])

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.worlds import TabularWorld
+from tests.support.tabular import TabularWorld
 
 CHANCES = np.array([0.35, 0.65])
 HORIZON = 6

@@ -322,7 +322,7 @@ def test_a_compiled_state_must_be_a_named_tuple_of_its_own() -> None:
 
     with pytest.raises(bc.PolicyError, match=r"initial\(\) gave dict; a compiled state is a NamedTuple of arrays"):
         bc.evaluate(log_of(), bc.Compiled(lambda n, d: {}, kernel, kernel), bc.DRns(), reward_model=0.5)
-    from backcast.policies.arms import CycleState
+    from backcast.policies.context_free import CycleState
 
     taken = bc.Compiled(lambda n, d: CycleState(np.zeros(1, dtype=np.int64)), kernel, kernel)
     with pytest.raises(bc.PolicyError, match="CycleState has kernels already; give each compiled policy a state class"):

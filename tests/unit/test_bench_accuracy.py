@@ -8,7 +8,6 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.experiments.protocol import Case
 from bench.accuracy import page
 from bench.accuracy.contestants import BUDGET, DEFAULT, PAPER, Answer, as_in_the_paper, default
 from bench.accuracy.live import Truth, truth
@@ -16,6 +15,7 @@ from bench.accuracy.open_problem import ACTIONS, POLICIES, WORLD, reach
 from bench.accuracy.settings import Setting, settings
 from bench.accuracy.summary import rows_of
 from bench.accuracy.worlds import LOGGERS, make_world
+from bench.reproduction.protocol import Case
 
 
 @pytest.mark.parametrize("logging", LOGGERS)

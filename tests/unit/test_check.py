@@ -14,13 +14,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import binom, poisson
 
-from backcast.arrays import FloatArray
-from backcast.errors import OptionError
-from backcast.health import Finding, HealthReport, check
-from backcast.health.case import Case
-from backcast.health.doctor import CHECKS
-from backcast.health.duplicates import context_hashes
-from backcast.health.evidence import (
+from backcast._arrays import FloatArray
+from backcast.checks import Finding, HealthReport, check
+from backcast.checks._association import predict_actions
+from backcast.checks._drift import association_with, rank_correlation
+from backcast.checks._evidence import (
     ODDS,
     SURE,
     balance_evidence,
@@ -29,15 +27,19 @@ from backcast.health.evidence import (
     hits_evidence,
     shortfall_evidence,
 )
-from backcast.health.prediction import predict_actions
-from backcast.health.propensities import clipped_propensities, constant_propensity, rounded_propensities
-from backcast.health.ranks import association_with, rank_correlation
-from backcast.health.rewards import reward_leak, reward_range
-from backcast.health.support import unsupported_actions
+from backcast.checks._propensities import (
+    clipped_propensities,
+    constant_propensity,
+    rounded_propensities,
+    unsupported_actions,
+)
+from backcast.checks._rewards import context_hashes, reward_leak, reward_range
+from backcast.checks.log import CHECKS, Case
+from backcast.environments import LinearWorld
+from backcast.errors import OptionError
 from backcast.log import Log
-from backcast.policies.stationary import Fixed, Logged, Uniform
+from backcast.policies.fixed import Fixed, Logged, Uniform
 from backcast.propensities import with_estimated_propensities
-from backcast.worlds import LinearWorld
 from tests.conftest import random_log
 
 quick = settings(max_examples=30, deadline=None)

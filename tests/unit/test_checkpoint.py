@@ -17,7 +17,8 @@ import pytest
 from scipy import sparse
 
 import backcast as bc
-from backcast.checkpoint import HEAD, log_fingerprint, open_checkpoint
+from backcast._parallel.checkpoint import HEAD, open_checkpoint
+from backcast.log import log_fingerprint
 
 FACTS = {"log": "abc", "policy": "UCB1", "seed": "0"}
 VALUES = {"value": np.array([0.1, 1 / 3, np.nan]), "rounds": np.array([7])}
@@ -110,7 +111,7 @@ def test_code_hidden_in_a_piece_is_not_run(tmp_path: Path) -> None:
 
 WRITER = """
 import sys, numpy as np
-from backcast.checkpoint import open_checkpoint
+from backcast._parallel.checkpoint import open_checkpoint
 kept = open_checkpoint(sys.argv[1], {})
 print("ready", flush=True)
 for number in range(10**9):

@@ -9,9 +9,9 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.choosing import DriftWarning, sure_of_evaluator
-from backcast.evaluators.question import Question
-from backcast.worlds import LinearWorld
+from backcast._auto import DriftWarning, sure_of_evaluator
+from backcast._request import Question
+from backcast.environments import LinearWorld
 
 LOG = LinearWorld(3, 4, logistic=True).log(2000, np.random.default_rng(0))
 

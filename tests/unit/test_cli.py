@@ -23,10 +23,10 @@ from rich.console import Console
 
 import backcast as bc
 from backcast.cli import main
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry, build
 from backcast.cli.progress import progress_bar
 from backcast.cli.run import Asked, warnings_in_one_line
-from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, Registry, build
-from backcast.demo import ARTICLES, COLUMNS, FEATURES, news_log, write_news
+from backcast.demo_data import ARTICLES, COLUMNS, FEATURES, news_log, write_news
 from backcast.errors import OptionError
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cli"
@@ -390,7 +390,7 @@ class TestErrors:
         assert process.returncode == 1
 
 
-COMMANDS = ["init", "evaluate", "compare", "check", "plan", "report", "demo", "reproduce"]
+COMMANDS = ["init", "evaluate", "compare", "check", "plan", "report", "demo"]
 
 
 class TestStart:
@@ -553,7 +553,7 @@ class TestProgress:
 
     @pytest.mark.parametrize(("terminal", "quiet", "times"), [(True, False, 1), (True, True, 0), (False, False, 0)])
     def test_compilation_is_told_once_on_a_terminal(self, terminal: bool, quiet: bool, times: int) -> None:
-        from backcast.kernels.jit import uncached
+        from backcast._kernels.jit import uncached
 
         stream = io.StringIO()
         with progress_bar(1, 1, quiet=quiet, console=Console(file=stream, force_terminal=terminal)):

@@ -15,10 +15,8 @@ import pyarrow.parquet
 import pytest
 
 from backcast.cli import main
-from backcast.cli.guessing import Draft
-from backcast.cli.runfile import as_patterns
-from backcast.sources.guess import Guess, Guesses, guess_columns
-from backcast.sources.sample import take_sample
+from backcast.cli.init import Draft, as_patterns
+from backcast.io._column_guesses import Guess, Guesses, guess_columns, take_sample
 
 GOLDEN = Path(__file__).parents[1] / "golden" / "cli"
 

@@ -9,13 +9,12 @@ import shlex
 import subprocess
 import sys
 from pathlib import Path
-from typing import Any
 
 import pytest
 
 from backcast.cli import main
-from backcast.cli.manual import cli_page
-from backcast.cli.stop import stopping
+from backcast.cli.progress import stopping
+from tools.cli_page import cli_page
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cli"
@@ -228,11 +227,3 @@ class TestManual:
         [example] = re.findall(r"^backcast (plan --reward-sd .*)$", cli_page(), re.MULTILINE)
         assert run(example) == 0
         assert "75,625" in capsys.readouterr().out
-
-
-def test_json_of_reproduce_is_a_line(folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
-    monkeypatch.setattr("backcast.experiments.writing.reproduce", lambda name, plan, command: f"# {name}")
-    assert run("reproduce table1 --json") == 0
-    printed = capsys.readouterr()
-    assert json.loads(printed.out) == {"experiment": "table1", "file": "results/table1.json", "table": "# table1"}
-    assert printed.err == ""

@@ -14,8 +14,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backcast.cli import main
+from backcast.cli.init import toml_value
 from backcast.cli.options import KEYS
-from backcast.cli.runfile import toml_value
 from backcast.cli.settings import settled
 from backcast.errors import OptionError, SourceError
 

@@ -13,8 +13,10 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backcast.cli import main, streaming
-from backcast.health import doctor
+from backcast.checks import log as doctor
+from backcast.cli import main
+from backcast.cli import run as streaming
+from backcast.io import limits
 
 COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
 
@@ -123,13 +125,13 @@ def test_what_cannot_be_streamed_is_said(capsys: pytest.CaptureFixture[str]) -> 
 
 
 def test_free_memory_is_what_the_system_and_the_group_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(streaming, "MEMORY", folder / "meminfo")
-    monkeypatch.setattr(streaming, "GROUP", folder)
-    assert streaming.free_memory() is None
+    monkeypatch.setattr(limits, "MEMORY", folder / "meminfo")
+    monkeypatch.setattr(limits, "GROUP", folder)
+    assert limits.free_memory() is None
     (folder / "meminfo").write_text("MemTotal:  8000 kB\nMemAvailable:   4000 kB\n")
-    assert streaming.free_memory() == 4_096_000
+    assert limits.free_memory() == 4_096_000
     (folder / "memory.max").write_text("3000000\n")
     (folder / "memory.current").write_text("1000000\n")
-    assert streaming.free_memory() == 2_000_000
+    assert limits.free_memory() == 2_000_000
     (folder / "memory.max").write_text("max\n")
-    assert streaming.free_memory() == 4_096_000
+    assert limits.free_memory() == 4_096_000

@@ -13,8 +13,8 @@ import pytest
 
 import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
-from backcast.evaluators.replicates import Outcome
-from backcast.worlds import LinearWorld
+from backcast.environments import LinearWorld
+from backcast.evaluators._replicate_statistics import Outcome
 
 
 def uniform_log(n: int, n_actions: int, seed: int = 0) -> bc.Log:

@@ -19,11 +19,12 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
-from backcast import crew
-from backcast.cli import engines, main
-from backcast.cli.engines import Engine
-from backcast.crew import Shared
-from backcast.work import Job, Terms, work_off
+from backcast._parallel import workers as crew
+from backcast._parallel.jobs import Job, Terms, work_off
+from backcast._parallel.workers import Shared
+from backcast.cli import main
+from backcast.cli import run as engines
+from backcast.cli.run import Engine
 
 pytestmark = pytest.mark.xdist_group("clusters")
 # workers are sent the policy below by value: they need not find this file

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.choosing import drift
-from backcast.worlds import LinearWorld
+from backcast._auto import drift
+from backcast.environments import LinearWorld
 
 WORLD = LinearWorld(3, 2, seed=3, logistic=True, logging="paper")
 LOG = WORLD.log(1500, np.random.default_rng(1))

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.evaluators.question import is_partial
+from backcast._request import is_partial
 from tests.unit.own_policies import Leader
 
 EVENTS = 6000

@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.worlds import TabularWorld
+from tests.support.tabular import TabularWorld
 
 WORLD = TabularWorld([0.5, 0.5], mean_rewards=[[0.2, 0.7], [0.6, 0.1]], logging=[[0.25, 0.75], [0.5, 0.5]])
 LOG = WORLD.log(600, np.random.default_rng(0))

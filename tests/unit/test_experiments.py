@@ -13,15 +13,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import backcast as bc
-from backcast.cli import main
-from backcast.experiments import table1, table2, table3, worlds
-from backcast.experiments.datasets import Campaign, load_world
-from backcast.experiments.journal import Journal, Plan, work_through
-from backcast.experiments.protocol import OURS, PAPER, SeenColumns
-from backcast.experiments.results import score
-from backcast.experiments.truth import live_runs
-from backcast.experiments.writing import EXPERIMENTS, reproduce
-from backcast.worlds import ClassificationWorld
+from backcast.environments import ClassificationWorld
+from bench.reproduction import table1, table2, table3, worlds
+from bench.reproduction.__main__ import main
+from bench.reproduction.datasets import Campaign, load_world
+from bench.reproduction.journal import Journal, Plan, work_through
+from bench.reproduction.protocol import OURS, PAPER, SeenColumns
+from bench.reproduction.results import score
+from bench.reproduction.truth import live_runs
+from bench.reproduction.writing import EXPERIMENTS, reproduce
 
 
 @pytest.fixture(scope="module")
@@ -36,9 +36,9 @@ def small() -> ClassificationWorld:
 def plan(tmp_path: Path, small: ClassificationWorld, monkeypatch: pytest.MonkeyPatch) -> Plan:
     for module in (table1, table2, worlds):
         monkeypatch.setattr(module, "load_world", lambda name, folder: small)
-    monkeypatch.setattr("backcast.evaluators.replicating.FIRST_PASSES", 2)
+    monkeypatch.setattr("backcast.evaluators._replicates.FIRST_PASSES", 2)
     monkeypatch.setattr(table2, "HORIZON", 30)
-    monkeypatch.setattr("backcast.experiments.horizon.HORIZON", 45)
+    monkeypatch.setattr("bench.reproduction.horizon.HORIZON", 45)
     monkeypatch.setattr(table3, "load_campaign", lambda name, folder: campaign(1200))
     return Plan(None, tmp_path, trials=2, world="digits", simulations=4)
 
@@ -53,12 +53,12 @@ def campaign(n: int) -> Campaign:
 
 @pytest.mark.parametrize("name", list(EXPERIMENTS))
 def test_each_experiment_writes_its_table_json_and_goes_on_where_it_was(name: str, plan: Plan) -> None:
-    text = reproduce(name, plan, "backcast reproduce")
+    text = reproduce(name, plan, "python -m bench.reproduction")
     assert (plan.out / f"{name}.md").read_text() == text
     saved = json.loads((plan.out / f"{name}.json").read_text())
-    assert saved["made"]["command"] == "backcast reproduce"
+    assert saved["made"]["command"] == "python -m bench.reproduction"
     before = {path: path.read_text() for path in (plan.out / "journals").iterdir()}
-    assert reproduce(name, plan, "backcast reproduce") == text
+    assert reproduce(name, plan, "python -m bench.reproduction") == text
     assert {path: path.read_text() for path in (plan.out / "journals").iterdir()} == before
 
 
@@ -94,7 +94,7 @@ def test_trials_do_not_depend_on_the_number_of_jobs(small: ClassificationWorld) 
 
 
 def test_live_runs_of_a_policy_that_is_right_lose_only_to_exploration(small: ClassificationWorld) -> None:
-    from backcast.experiments.protocol import EPSILON, learner
+    from bench.reproduction.protocol import EPSILON, learner
 
     found = np.array(live_runs(learner(small), small, 60, [[0, i] for i in range(20)]))
     # epsilon 0.1 spread over 3 actions, two of them wrong
@@ -148,7 +148,15 @@ def test_the_command_says_what_is_missing(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.delenv("BACKCAST_DATA", raising=False)
-    assert main(["reproduce", "table1", "--out", str(tmp_path), "--quiet"]) == 2
+    assert main(["table1", "--out", str(tmp_path), "--quiet"]) == 2
     assert "BACKCAST_DATA" in capsys.readouterr().err
-    assert main(["reproduce", "table9", "--out", str(tmp_path)]) == 2
+    assert main(["table9", "--out", str(tmp_path)]) == 2
     assert "there is no experiment 'table9'" in capsys.readouterr().err
+
+
+def test_json_of_reproduce_is_a_line(tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: Any) -> None:
+    monkeypatch.setattr("bench.reproduction.writing.reproduce", lambda name, plan, command: f"# {name}")
+    assert main(["table1", "--json", "--out", "results"]) == 0
+    printed = capsys.readouterr()
+    assert json.loads(printed.out) == {"experiment": "table1", "file": "results/table1.json", "table": "# table1"}
+    assert printed.err == ""

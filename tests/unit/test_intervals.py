@@ -13,31 +13,26 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from backcast._request import Question
 from backcast.errors import OptionError
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import (
-    CAB,
-    DR,
-    IPS,
-    SNDR,
-    SNIPS,
-    BaselineIPS,
-    ClippedIPS,
-    PessimisticDR,
-    ShrinkageDR,
+from backcast.evaluators import CAB, DR, IPS, SNDR, SNIPS, BaselineIPS, ClippedIPS, PessimisticDR, ShrinkageDR
+from backcast.intervals._sample import (
+    Columns,
+    Controlled,
+    IntervalMethod,
+    Moments,
+    Plain,
+    Sample,
+    SelfNormalised,
+    std_error,
+    values_of,
 )
+from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_far_out
 from backcast.intervals.betting import Betting, Game, play
 from backcast.intervals.bootstrap import BCa, Bootstrap, group_sums, replicate_values
-from backcast.intervals.clopper_pearson import ClopperPearson, binomial_ends
-from backcast.intervals.cressie_read import CressieRead, WeightSums, least_value, least_value_far_out
-from backcast.intervals.empirical_bernstein import EmpiricalBernstein
-from backcast.intervals.forms import Controlled, Plain, SelfNormalised, std_error
-from backcast.intervals.hoeffding import Hoeffding
-from backcast.intervals.moments import Columns, Moments
-from backcast.intervals.normal import Normal, Student
-from backcast.intervals.sample import IntervalMethod, Sample, values_of
+from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_ends
 from backcast.log import Log
-from backcast.policies.stationary import Fixed, Uniform
+from backcast.policies.fixed import Fixed, Uniform
 
 FINITE: list[Any] = [Hoeffding(), EmpiricalBernstein(), ClopperPearson(), Betting()]
 ASYMPTOTIC: list[Any] = [Normal(), Student(), Bootstrap(200), BCa(200), CressieRead()]

@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from backcast.evaluators.stationary import IPS
-from backcast.intervals.cressie_read import CressieRead
-from backcast.intervals.normal import Normal
+from backcast.evaluators import IPS
+from backcast.intervals.asymptotic import CressieRead, Normal
 from bench.accuracy.coverage import Cell, table
 
 

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from backcast.door import Coded, RowError
+from backcast._log_validation import Coded, RowError
 from backcast.errors import LogError
 from backcast.log import Log
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backcast.packing import pack, unpack
+from backcast._serialization import pack, unpack
 
 
 class Pair(NamedTuple):

@@ -9,8 +9,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.evaluators.passing import STRETCHES
-from backcast.passage import WEIGHT_EDGES
+from backcast.replay_summary import STRETCHES, WEIGHT_EDGES
 
 K = 3
 

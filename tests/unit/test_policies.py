@@ -12,8 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import backcast as bc
-from backcast.policies.choice import best_of, epsilon_greedy, softmax
-from backcast.policies.race import win_probabilities
+from backcast.policies._choice import best_of, epsilon_greedy, softmax, win_probabilities
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
 

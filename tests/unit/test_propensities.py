@@ -12,32 +12,33 @@ from hypothesis import strategies as st
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
-from backcast.arrays import FloatArray
+from backcast._arrays import FloatArray
+from backcast.environments import LinearWorld
+from backcast.environments.live import draw_actions
 from backcast.errors import LogError, OptionError
 from backcast.evaluation import evaluate
-from backcast.evaluators.clock import ClockReplay
+from backcast.evaluators import IPS, SNIPS
+from backcast.evaluators.clock_replay import ClockReplay
 from backcast.evaluators.direct import DM
-from backcast.evaluators.distribution import CVaR
 from backcast.evaluators.drns import DRns
-from backcast.evaluators.monitor import Monitor
 from backcast.evaluators.rejection import RS
-from backcast.evaluators.stationary import IPS, SNIPS
+from backcast.evaluators.reward_distribution import CVaR
 from backcast.log import Log
-from backcast.policies.arms import UCB1
-from backcast.policies.stationary import Fixed
-from backcast.propensities import (
-    PropensityEstimate,
-    estimate_propensities,
-    mix_logs,
-    with_estimated_propensities,
+from backcast.monitoring import Monitor
+from backcast.policies.context_free import UCB1
+from backcast.policies.fixed import Fixed
+from backcast.propensities import PropensityEstimate, estimate_propensities, mix_logs, with_estimated_propensities
+from backcast.propensities._choice_model import fit_logit, softmax_among
+from backcast.propensities.estimate import (
+    Calibration,
+    balanced_folds,
+    calibration_error,
+    fit_calibration,
+    lift_to_floor,
 )
-from backcast.propensities.calibration import Calibration, calibration_error, fit_calibration, lift_to_floor
-from backcast.propensities.estimate import balanced_folds
-from backcast.propensities.logit import fit_logit, softmax_among
-from backcast.propensities.mixture import balanced_probabilities
-from backcast.worlds import LinearWorld, TabularWorld
-from backcast.worlds.chance import draw_actions
+from backcast.propensities.mixing import balanced_probabilities
 from tests.conftest import random_log
+from tests.support.tabular import TabularWorld
 
 K = 4
 quick = settings(max_examples=25, deadline=None)

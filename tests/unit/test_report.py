@@ -15,6 +15,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from rich.console import Console
 
+from backcast.checks import Finding, HealthReport
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import (
     ClockDiagnostics,
@@ -24,17 +25,21 @@ from backcast.diagnostics import (
     ReplayDiagnostics,
     WeightDiagnostics,
 )
-from backcast.errors import OptionError
+from backcast.errors import OptionError, printable
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
-from backcast.health import Finding, HealthReport
-from backcast.report.charts import comparison_chart, curves_chart, differences_chart, estimate_chart, forest_chart
-from backcast.report.dressing import COLOURS
-from backcast.report.facts import KNOWN, belief_in, bias_bound, facts_of
-from backcast.report.findings import clean, findings_of
+from backcast.report._format import figure, joined, percent
+from backcast.report._grading import KNOWN, belief_in, bias_bound, facts_of
+from backcast.report._summary import findings_of, verdict
+from backcast.report.charts import (
+    COLOURS,
+    comparison_chart,
+    curves_chart,
+    differences_chart,
+    estimate_chart,
+    forest_chart,
+)
 from backcast.report.html import report_html, save_report
-from backcast.report.text import differences_table, estimate_text, estimates_table, one_line
-from backcast.report.verdict import verdict
-from backcast.report.words import figure, joined, percent
+from backcast.report.text import differences_table, estimate_text, estimates_table
 
 HOSTILE = [
     "<script>alert(1)</script>",
@@ -180,8 +185,7 @@ class TestWords:
 
     @given(st.text())
     def test_text_on_one_line_has_nothing_a_terminal_obeys(self, text: str) -> None:
-        shown = one_line(text)
-        assert len(shown) == len(text)
+        shown = printable(text)
         assert shown.isprintable()
 
 
@@ -381,7 +385,7 @@ class TestFindings:
 
     @pytest.mark.parametrize(
         ("name", "shown"),
-        [("a\0", "a\\u0000"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\u001b[2J"), ("\u202eb\u2066", "\\u202eb\\u2066")],
+        [("a\0", "a\\x00"), ("a\udcff", "a\\udcff"), ("\x1b[2J", "\\x1b[2J"), ("\u202eb\u2066", "\\u202eb\\u2066")],
     )
     def test_characters_that_no_file_can_hold_or_that_turn_the_text_are_written_out(
         self, name: str, shown: str
@@ -483,14 +487,14 @@ class TestPage:
 
     def test_hostile_labels_stay_text(self, hostile_page: str) -> None:
         page = Page(hostile_page)
-        assert {clean(name) for name in HOSTILE} <= set(page.texts["th"])
+        assert {printable(name) for name in HOSTILE} <= set(page.texts["th"])
         assert page.count("script") == 3
         assert page.count("img") == 0
         assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
 
     def test_chart_data_is_json_that_holds_the_labels(self, hostile_page: str) -> None:
         page = json.loads(Page(hostile_page).script_texts()[0])
-        names = {clean(name) for name in HOSTILE}
+        names = {printable(name) for name in HOSTILE}
         assert {row["policy"] for row in page["charts"]["forest"]["layer"][0]["data"]["values"]} == names
         assert set(page["names"]) == names
 
@@ -545,7 +549,7 @@ class TestPage:
         pair = Difference("b", bad, 0.01, 0.004, interval)
         estimates = {bad: make_estimate(0.07), "b": make_estimate(0.08)}
         found = findings_of(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
-        assert (found.differences[0].second, found.ranking[1][0]) == ("a\\u0000", "a\\u0000")
+        assert (found.differences[0].second, found.ranking[1][0]) == ("a\\x00", "a\\x00")
 
     def test_estimates_of_several_kinds_share_a_page(self) -> None:
         kinds = {
@@ -587,7 +591,7 @@ class TestNotebook:
         drawn = {"svg", "g", "path", "line", "text", "rect", "defs", "clippath"}
         assert {tag for tag, _ in page.tags} <= allowed | drawn
         assert not [name for _, attributes in page.tags for name in attributes if name.startswith("on")]
-        assert any(clean(label) in text for texts in page.texts.values() for text in texts)
+        assert any(printable(label) in text for texts in page.texts.values() for text in texts)
 
     def test_estimates_and_comparisons_bring_a_drawing(self) -> None:
         shown = shown_in_notebooks("linucb")
@@ -598,7 +602,7 @@ def shown_in_notebooks(label: str) -> dict[str, Any]:
     interval = Interval(0.001, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
     estimates = {label: make_estimate(0.08, notes=(label,)), "greedy": make_estimate(0.07)}
     difference = Difference(label, "greedy", 0.01, 0.004, interval)
-    faults = (Finding("duplicates", "warn", 0.5, f"rows of {clean(label)}", "remove them"),)
+    faults = (Finding("duplicates", "warn", 0.5, f"rows of {printable(label)}", "remove them"),)
     return {
         "estimate": make_estimate(name=label),
         "comparison": Comparison(estimates, (difference,), ((label, 0.9), ("greedy", 0.1))),

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.evaluators.question import is_partial
+from backcast._request import is_partial
 
 PASSES, SUBSETS = 7, 60
 PIECES = PASSES + SUBSETS

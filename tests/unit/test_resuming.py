@@ -15,10 +15,11 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
-from backcast.checkpoint import open_checkpoint
-from backcast.evaluators import predictions, resuming
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import predicting
+from backcast._parallel.checkpoint import open_checkpoint
+from backcast._request import Question
+from backcast.evaluators import _reward_predictions as predicting
+from backcast.evaluators import _reward_predictions as predictions
+from backcast.evaluators import _stream_checkpoint as resuming
 
 ROWS = 6_000
 WORDS: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "reward", "propensity": "p", "n_actions": 3}

@@ -16,25 +16,24 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
-from backcast.arrays import Contexts, FloatArray
+from backcast._arrays import Contexts, FloatArray
+from backcast.environments import classification_world
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
 from backcast.reward_models import (
     Constant,
     CrossFit,
     Fitted,
-    Given,
     Joint,
     LowVariance,
     PerAction,
     Progressive,
     RewardModel,
     Split,
-    make_honest,
 )
-from backcast.reward_models.ridge_path import Examples, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.weighting import mean_one
-from backcast.worlds import classification_world
+from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
+from backcast.reward_models.cross_fitting import Given, make_honest
+from backcast.reward_models.regression import mean_one
 
 ALPHAS = np.array([0.1, 10.0, 1000.0])
 

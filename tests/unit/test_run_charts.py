@@ -9,11 +9,10 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.passage import Passage, weight_shares
-from backcast.report.findings import Findings, findings_of
-from backcast.report.html import report_html
-from backcast.report.run_charts import LOGGED, MOST_ACTIONS, REST, WEIGHT_CLASSES, action_shares, run_charts
-from backcast.report.run_sections import action_table, health_of, health_rows, stretch_table, weight_table
+from backcast.replay_summary import Passage, weight_shares
+from backcast.report._summary import Findings, findings_of
+from backcast.report.html import action_table, health_of, health_rows, report_html, stretch_table, weight_table
+from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, REST, WEIGHT_CLASSES, action_shares, run_charts
 
 NOTHING = np.zeros(0)
 ENDS = np.array([50, 100])

@@ -15,12 +15,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray, IntArray
+from backcast._serialization import from_plain, to_plain
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.errors import OptionError, SourceError
-from backcast.plain import from_plain, to_plain
 from backcast.report.html import report_html
-from backcast.saved import result_document
+from backcast.results import result_document
 
 
 def even_log(events: int = 400) -> bc.Log:

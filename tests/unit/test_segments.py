@@ -14,10 +14,17 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.diagnostics import KINDS, Facts, ModelDiagnostics, OtherDiagnostics, PermutedDiagnostics
-from backcast.evaluators.joining import joined_curve, joined_diagnostics
-from backcast.evaluators.question import Question, is_partial
-from backcast.report.facts import belief_in, facts_of
+from backcast._request import Question, is_partial
+from backcast.diagnostics import (
+    KINDS,
+    Facts,
+    ModelDiagnostics,
+    OtherDiagnostics,
+    PermutedDiagnostics,
+    joined_diagnostics,
+)
+from backcast.estimate import joined_curve
+from backcast.report._grading import belief_in, facts_of
 from tests.unit.test_resume import Counted, count, log_of_two
 
 LOG = log_of_two(600)

@@ -14,8 +14,9 @@ import pyarrow.parquet
 import pytest
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError, SourceError
+from backcast.io.stream import LogStream
+from backcast.io.tables import read_log, scan_log
 from backcast.log import Log
-from backcast.sources.arrow import LogStream, read_log, scan_log
 
 PARTS: dict[str, Any] = {"context": "x_*", "action": "a", "reward": "r", "propensity": "p"}
 
@@ -333,7 +334,7 @@ def test_more_rows_than_fit_are_an_error_of_ours(tmp_path: Path, monkeypatch: py
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.sources.collect._contexts", no_memory)
+    monkeypatch.setattr("backcast.io._arrow._contexts", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
 
 

@@ -14,9 +14,10 @@ import pytest
 import scipy.sparse
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError
+from backcast.io._arrow import bucket_of
+from backcast.io._columns import Columns
+from backcast.io.tables import log_from_frame
 from backcast.log import Log
-from backcast.sources.arrow import Columns, log_from_frame
-from backcast.sources.encode import bucket_of
 
 PARTS = {"action": "a", "reward": "r", "propensity": "p"}
 DATA: dict[str, list[Any]] = {

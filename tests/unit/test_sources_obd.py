@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 
 from backcast.errors import BackcastError, OptionError
-from backcast.sources.encode import bucket_of
-from backcast.sources.obd import read_obd
+from backcast.io._arrow import bucket_of
+from backcast.io.obd import read_obd
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0,user-item_affinity_1\n"
 ROWS = (

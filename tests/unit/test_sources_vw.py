@@ -12,7 +12,7 @@ import scipy.sparse
 from sklearn.feature_extraction import FeatureHasher
 
 from backcast.errors import BackcastError, OptionError
-from backcast.sources.vw import read_vw
+from backcast.io.vw import read_vw
 
 
 def written(folder: Path, content: str, name: str = "log.vw") -> Path:

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
-import backcast.evaluators.stationary.predicting as predicting
+import backcast.evaluators._reward_predictions as predicting
+from backcast._request import Evaluator, Question
+from backcast.environments import LinearWorld
 from backcast.errors import EvaluationError, OptionError, PolicyError
-from backcast.evaluators.question import Evaluator, Question
-from backcast.evaluators.stationary import (
+from backcast.evaluators import (
     CAB,
     DR,
     IPS,
@@ -27,13 +28,13 @@ from backcast.evaluators.stationary import (
     SubGaussian,
     SwitchDR,
 )
-from backcast.evaluators.stationary.mrdr import mrdr_weights
-from backcast.evaluators.stationary.tuning import slope_plus_plus
-from backcast.intervals.normal import Normal
+from backcast.evaluators._weight_transforms import slope_plus_plus
+from backcast.evaluators.doubly_robust import mrdr_weights
+from backcast.intervals.asymptotic import Normal
 from backcast.log import Log
-from backcast.policies.stationary import Fixed, Logged, Uniform
+from backcast.policies.fixed import Fixed, Logged, Uniform
 from backcast.reward_models import Constant, Fitted, Joint, PerAction, Split
-from backcast.worlds import LinearWorld, TabularWorld
+from tests.support.tabular import TabularWorld
 
 EVERY: list[Any] = [
     IPS(),

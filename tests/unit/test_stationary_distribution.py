@@ -10,14 +10,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
+from backcast._request import Question
 from backcast.errors import EvaluationError, NeedsStationaryPolicy, OptionError
-from backcast.evaluators.distribution import CVaR, RewardQuantile, reward_distribution
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import SNIPS
-from backcast.intervals.reward_law import RewardSums
+from backcast.evaluators import SNIPS
+from backcast.evaluators.reward_distribution import CVaR, RewardQuantile, RewardSums, reward_distribution
 from backcast.log import Log
+from backcast.policies.fixed import Fixed
 from backcast.policies.linear import EpsilonGreedy
-from backcast.policies.stationary import Fixed
 
 POLICY = Fixed([0.75, 0.25])
 

@@ -9,23 +9,12 @@ from typing import Any
 
 import pytest
 
-from backcast.evaluators.question import Question
-from backcast.evaluators.stationary import (
-    DR,
-    IPS,
-    SNDR,
-    SNIPS,
-    ClippedIPS,
-    PessimisticDR,
-    ShrinkageDR,
-    SubGaussian,
-    SwitchDR,
-)
-from backcast.intervals.clopper_pearson import binomial_ends
-from backcast.intervals.cressie_read import CressieRead
-from backcast.intervals.normal import Normal
+from backcast._request import Question
+from backcast.evaluators import DR, IPS, SNDR, SNIPS, ClippedIPS, PessimisticDR, ShrinkageDR, SubGaussian, SwitchDR
+from backcast.intervals.asymptotic import CressieRead, Normal
+from backcast.intervals.concentration import binomial_ends
 from backcast.log import Log
-from backcast.policies.stationary import Logged
+from backcast.policies.fixed import Logged
 from tests.golden.peer_inputs import inputs
 
 FOLDER = Path(__file__).parents[1] / "golden"

@@ -15,8 +15,8 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
-from backcast.choosing import sure_of_evaluator
-from backcast.evaluators.question import Question
+from backcast._auto import sure_of_evaluator
+from backcast._request import Question
 
 ROWS = 400
 LATER = count(1)

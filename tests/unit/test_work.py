@@ -17,10 +17,11 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast import crew, mapped
-from backcast.crew import Shared
-from backcast.mapped import Laid, values_at
-from backcast.work import Finished, Job, Terms, work_off
+from backcast._parallel import shared_file as mapped
+from backcast._parallel import workers as crew
+from backcast._parallel.jobs import Finished, Job, Terms, work_off
+from backcast._parallel.shared_file import Laid, values_at
+from backcast._parallel.workers import Shared
 from tests.unit.own_policies import Leader
 
 # worker processes are sent the functions below by value: they need not find this file
@@ -181,7 +182,7 @@ class TestLaid:
 
 def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
     program = (
-        "import os, signal, numpy as np; from backcast.mapped import Laid\n"
+        "import os, signal, numpy as np; from backcast._parallel.shared_file import Laid\n"
         "laid = Laid((np.ones(10),)); print(laid.place.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "JOBLIB_TEMP_FOLDER": str(tmp_path)}

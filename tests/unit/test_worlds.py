@@ -12,11 +12,12 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scipy.stats import chi2
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast.environments import LinearWorld, classification_world, coin_flips, run_live
+from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
 from backcast.errors import LogError, OptionError, PolicyError
 from backcast.log import Log
-from backcast.worlds import LinearWorld, TabularWorld, classification_world, coin_flips, run_live
-from backcast.worlds.chance import draw_actions, exploring_scores, paper_logging, sharp_logging
+from tests.support.tabular import TabularWorld
 
 # Means of chance are held to 4 standard errors: a sound world strays that far once in 16,000 draws. Chi-squares are
 # held to their 1e-4 tail. Seeds are fixed, so a test that passes goes on passing.

@@ -12,21 +12,21 @@ from typing import Annotated
 import typer
 
 from backcast.cli import options as o
-from backcast.cli.command import Words, command
-from backcast.cli.init import init
-from backcast.cli.report import report
-from backcast.cli.reproduce import reproduce
+from backcast.cli.settings import Words, command
 from backcast.errors import BackcastError
 
-__all__ = ["app", "main"]
-
 INTERRUPTED, FAILED = 130, 1
+
+
 # what a stream says that takes no more; errors of files name them
 UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EBADF)
+
+
 EXIT_CODES = (
     "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted, what was done by "
     "then being printed and marked as partial."
 )
+
 
 app = typer.Typer(
     name="backcast",
@@ -35,6 +35,7 @@ app = typer.Typer(
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
+
 
 # The classes of usage errors live in different modules in different versions of typer; this one is always at hand.
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
@@ -84,7 +85,7 @@ def _usage(error: Exception) -> str:
 
 
 def _failed(message: str) -> int:
-    from backcast.cli.speech import say
+    from backcast.cli.progress import say
 
     say(f"error: {message}")
     return 2
@@ -111,7 +112,11 @@ NEWS_COLUMNS = (
     "news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked "
     "--propensity probability"
 )
+
+
 ON_THE_NEWS = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
+
+
 WITH_A_FILE = "The same settings can stand in a run file, which [bold]backcast init LOG[/bold] writes:"
 
 
@@ -121,9 +126,27 @@ def _epilog(example: str, codes: str = EXIT_CODES, with_file: str = "") -> str:
     return f"{ON_THE_NEWS}\n\n{example}\n\n{file}{codes}"
 
 
-app.command(epilog=_epilog("backcast init news.csv"))(init)
+@app.command(epilog=_epilog("backcast init news.csv"))
+def init(
+    log: Annotated[str, typer.Argument(help="Parquet, CSV, NDJSON, or a log of Vowpal Wabbit.", show_default=False)],
+    out: Annotated[str, typer.Option(metavar="FILE", help="The run file to write.")] = "run.toml",
+    format: Annotated[  # noqa: A002
+        str | None,
+        typer.Option(help="Kind of file, where its name does not say: parquet, csv, tsv, ndjson, dsjson ..."),
+    ] = None,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite a run file that is there.")] = False,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
+) -> None:
+    """Look at a log, guess which column plays which part, and write a run file with comments."""
+    from backcast.cli.init import write_draft
+
+    write_draft(log, out, format, force=force, json=json, quiet=quiet)
+
 
 BIG_LOG = (*o.LOG, *o.STREAM)
+
+
 EVALUATE_EXAMPLE = (
     f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
     "--horizon 300"
@@ -139,7 +162,7 @@ def evaluate(words: Words) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
-    from backcast.cli.streaming import log_or_stream_of
+    from backcast.cli.run import log_or_stream_of
 
     settings = words.settings
     # words are checked before a file is read: a slip shows at once
@@ -158,6 +181,8 @@ COMPARE_EXAMPLE = (
     f"backcast compare {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
     "--horizon 100 --replicates 60"
 )
+
+
 PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 
 
@@ -168,7 +193,7 @@ def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
-    from backcast.cli.streaming import log_or_stream_of
+    from backcast.cli.run import log_or_stream_of
     from backcast.errors import Enough
 
     settings = words.settings
@@ -185,7 +210,11 @@ def compare(words: Words) -> None:
 
 
 CHECK_EXAMPLE = f"backcast check {NEWS_COLUMNS} --policy linucb:alpha=0.3"
+
+
 CHECK_CODES = "Exit codes: 0 no finding failed; 1 at least one did; 2 bad input; 130 interrupted."
+
+
 OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log suits it is then said as well.")]
 
 
@@ -197,11 +226,9 @@ OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log
 )
 def check(words: Words, policy: str | None) -> None:
     """Look for what is wrong with a log, and say what to do about it."""
-    from backcast.cli.check import print_health
-    from backcast.cli.run import make_policies
-    from backcast.cli.speech import print_json
-    from backcast.cli.streaming import log_or_stream_of
-    from backcast.health import check as examine
+    from backcast.checks.log import check as examine
+    from backcast.cli.output import print_health, print_json
+    from backcast.cli.run import log_or_stream_of, make_policies
 
     made = None if policy is None else next(iter(make_policies([policy]).values()))
     # where nobody says otherwise, drift is a fault
@@ -220,10 +247,14 @@ PLAN_EXAMPLE = (
     f"backcast plan {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
     "--horizon 100 --replicates 60 --difference 0.01"
 )
+
+
 PLAN_EPILOG = (
     f"{_epilog(PLAN_EXAMPLE, 'With no log at all:')}\n\n"
     f"backcast plan --reward-sd 0.3 --weight 5 --horizon 100 --difference 0.01\n\n{EXIT_CODES}"
 )
+
+
 Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart to this file.")]
 
 
@@ -236,12 +267,27 @@ Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart
 )
 def plan(words: Words, html: str | None, png: str | None, svg: str | None) -> None:
     """Say how many events it takes to tell two policies apart, from a pilot log or from assumptions."""
-    from backcast.cli.plan import run_plan
+    from backcast.cli.commands import run_plan
 
     run_plan(words, {"html": html, "png": png, "svg": svg})
 
 
-app.command(epilog=_epilog("backcast report result.json", with_file="").replace(ON_THE_NEWS, "Example:"))(report)
+Drawing = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart of values to this file too.")]
+
+
+@app.command(epilog=_epilog("backcast report result.json").replace(ON_THE_NEWS, "Example:"))
+def report(
+    result: Annotated[str, typer.Argument(metavar="RESULT.JSON", help="What evaluate or compare wrote with --out.")],
+    report: Annotated[str, typer.Option(metavar="FILE", help="Where the HTML report goes.")] = "report.html",
+    png: Drawing = None,
+    svg: Drawing = None,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
+) -> None:
+    """Make the HTML report of a saved result again, without running anything again."""
+    from backcast.cli.commands import redraw_report
+
+    redraw_report(result, report, {"png": png, "svg": svg}, json=json, quiet=quiet)
 
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")
@@ -256,7 +302,7 @@ def demo(
     quiet: o.QUIET = False,
 ) -> None:
     """Compare four policies on an embedded log of a news page and write a report."""
-    from backcast.cli.demo import run_demo, write_log
+    from backcast.cli.commands import run_demo, write_log
     from backcast.cli.output import check_places, deliver
     from backcast.cli.settings import Settings
 
@@ -268,8 +314,3 @@ def demo(
     found, about = run_demo(seed, quiet=words.silent)
     if deliver(found, about, words):
         raise typer.Exit(INTERRUPTED)
-
-
-app.command(
-    epilog=f"Example, with no data at all:\n\nbackcast reproduce table1 --world digits --trials 10\n\n{EXIT_CODES}"
-)(reproduce)

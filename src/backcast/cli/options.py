@@ -8,9 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
-from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, Registry
-
-__all__ = ["JSON", "KEYS", "LOG", "OUTPUT", "PLANNING", "QUIET", "RUN", "STREAM", "WORK", "Kind", "Option", "annotated"]
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry
 
 
 @dataclass(frozen=True)
@@ -39,16 +37,34 @@ def _is_text(value: Any) -> bool:
 
 
 TEXT = Kind(str, "text", _is_text)
+
+
 COUNT = Kind(int, "a whole number", _is_count)
+
+
 NUMBER = Kind(float, "a number", _is_number)
+
+
 TRUTH = Kind(bool, "true or false", lambda value: isinstance(value, bool))
+
+
 TEXTS = Kind(list[str], "text, or a list of texts", lambda value: _is_text(value) or _are(value, _is_text))
+
+
 NUMBERS = Kind(
     list[float], "a number, or a list of numbers", lambda value: _is_number(value) or _are(value, _is_number)
 )
+
+
 RANGE = Kind(tuple[float, float], "two numbers", lambda value: _are(value, _is_number) and len(value) == 2)
+
+
 TEXT_OR_NUMBER = Kind(str, "text or a number", lambda value: _is_text(value) or _is_number(value))
+
+
 TEXT_OR_COUNT = Kind(str, "text or a whole number", lambda value: _is_text(value) or _is_count(value))
+
+
 TABLE = Kind(
     list[str],
     "a table of names and policies",
@@ -178,6 +194,8 @@ LOG = _panel(
         flags="--exchangeable/--not-exchangeable",
     ),
 )
+
+
 STREAM = _panel(
     "The log",
     Option(
@@ -188,10 +206,14 @@ STREAM = _panel(
         flags="--stream/--no-stream",
     ),
 )
+
+
 POLICY_HELP = (
     "Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a module of "
     "the current folder, which is imported and called. "
 )
+
+
 RUN = _panel(
     "The question",
     Option(
@@ -233,6 +255,8 @@ RUN = _panel(
     ),
     Option("jobs", COUNT, "Replicates run at once; the answer does not depend on it.", "1", least=1, metavar="N"),
 )
+
+
 WORK = _panel(
     "Where the work is done",
     Option(
@@ -257,11 +281,15 @@ WORK = _panel(
     ),
     Option("time_limit", NUMBER, "Seconds that one replicate may take; any time if not given.", metavar="SECONDS"),
 )
+
+
 OUTPUT = _panel(
     "Files to write",
     Option("report", TEXT, "Write an HTML report to this file.", metavar="FILE"),
     Option("out", TEXT, "Save the result as JSON in this file; backcast report makes a report of it.", metavar="FILE"),
 )
+
+
 PLANNING = _panel(
     "The plan",
     Option(
@@ -286,7 +314,12 @@ PLANNING = _panel(
     Option("agreement", NUMBER, "Likewise: share of decisions in which the two policies agree.", "0", metavar="NUMBER"),
     Option("run_sd", NUMBER, "Likewise: spread of a policy's average reward over live runs.", "0", metavar="NUMBER"),
 )
+
+
 KEYS = {option.key: option for option in (*LOG, *STREAM, *RUN, *WORK, *OUTPUT, *PLANNING)}
 
+
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
+
+
 QUIET = Annotated[bool, typer.Option("--quiet", help="No progress, verdict or notes.")]

@@ -1,7 +1,9 @@
-"""What a command prints and writes: a table for people, JSON for machines, a report to send around."""
+"""Words beside the result, and results for machines."""
 
 from __future__ import annotations
 
+import io
+import json
 import sys
 import tempfile
 from collections.abc import Callable, Mapping, Sequence
@@ -10,25 +12,94 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from backcast._files import check_place, whole_file
+from backcast._request import is_partial
+from backcast.cli.progress import say
 from backcast.cli.settings import Settings
-from backcast.cli.speech import print_json, say
-from backcast.disk import check_place
-from backcast.errors import OptionError
+from backcast.errors import OptionError, printable
 from backcast.estimate import Estimate
-from backcast.evaluators.question import is_partial
-from backcast.report.findings import Findings, findings_of
-from backcast.report.run_sections import health_of, passages_of
-from backcast.report.sections import remarks
-from backcast.report.text import differences_table, estimates_table, one_line
-from backcast.report.verdict import verdict
-from backcast.report.words import figure, joined
-from backcast.saved import result_document, save_result
+from backcast.report._format import figure, joined
+from backcast.report._summary import Findings, findings_of, verdict
+from backcast.report.html import health_of, passages_of, remarks
+from backcast.report.text import differences_table, estimates_table
+from backcast.results import result_document, save_result
 
 if TYPE_CHECKING:
-    from backcast.cli.command import Words
+    from rich.table import Table
+
+    from backcast.checks.findings import Finding, HealthReport
+    from backcast.cli.settings import Words
     from backcast.comparison import Comparison
 
-__all__ = ["check_places", "deliver", "print_result"]
+
+def print_json(payload: Mapping[str, Any]) -> None:
+    """Strict JSON on standard output, and nothing else."""
+    sys.stdout.write(json.dumps(payload, indent=2, allow_nan=False) + "\n")
+
+
+STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+
+
+def print_health(report: HealthReport, *, quiet: bool) -> None:
+    """The findings, the worst first, or the faults alone if quiet; then the policy, and the verdict in words."""
+    from rich.console import Console
+
+    console = Console(highlight=False, soft_wrap=False)
+    sound = () if quiet else tuple(finding for finding in report.findings if finding.verdict == "ok")
+    shown = (*report.faults, *sound)
+    if shown:
+        console.print(findings_table(shown))
+    if report.policy is not None:
+        for line in str(report.policy).splitlines():
+            console.print(printable(line), markup=False)
+    console.print(printable(_verdict(report)), markup=False)
+
+
+def findings_table(findings: tuple[Finding, ...]) -> Table:
+    """A row a finding: verdict, name, figure, what was found, and what to do about it."""
+    from rich import box
+    from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("verdict")
+    table.add_column("looked at", no_wrap=True)
+    table.add_column("figure", justify="right", no_wrap=True)
+    table.add_column("found, and what to do", overflow="fold")
+    for finding in findings:
+        table.add_row(*_row(finding))
+    return table
+
+
+def _row(finding: Finding) -> tuple[Any, ...]:
+    from rich.text import Text
+
+    found = printable(finding.message) + (f"\n→ {printable(finding.remedy)}" if finding.remedy else "")
+    verdict = Text(finding.verdict, style=STYLES[finding.verdict])
+    # Text, not markup: labels of the log may hold brackets
+    return verdict, finding.name.replace("_", " "), figure(float(finding.figure)), Text(found)
+
+
+def _verdict(report: HealthReport) -> str:
+    faults = {verdict: sum(f.verdict == verdict for f in report.findings) for verdict in ("fail", "warn")}
+    if report.verdict == "ok":
+        return f"{report.about}: nothing is wrong."
+    counted = f"{faults['fail']} failed, {faults['warn']} warned, of {len(report.findings)} findings"
+    trust = "do not trust estimates from it as it is" if faults["fail"] else "read the warnings before the estimates"
+    return f"{report.about}: {counted}; {trust}."
+
+
+SHARPNESS = 2.0  # pixels a unit, for screens of today
+
+
+def save_chart(chart: Any, path: str, kind: str) -> Path:
+    """Write a chart as "html", "png" or "svg", and say where it is."""
+    drawn: Any = io.BytesIO() if kind == "png" else io.StringIO()
+    # inlined: the page asks nothing of other servers
+    chart.save(drawn, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": SHARPNESS}))
+    content = drawn.getvalue()
+    with whole_file(path, "chart") as file:
+        file.write(content if isinstance(content, bytes) else content.encode())
+    return Path(path).resolve()
 
 
 def check_places(settings: Settings) -> None:
@@ -124,13 +195,13 @@ def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, qui
 
     console = Console(highlight=False, soft_wrap=False)
     findings = findings_of(result)
-    console.print(one_line(title), markup=False)
+    console.print(printable(title), markup=False)
     console.print(estimates_table(findings))
     if findings.differences:
         console.print(differences_table(findings))
     if not quiet:
         for paragraph in _paragraphs(findings):
-            console.print(one_line(paragraph), markup=False)
+            console.print(printable(paragraph), markup=False)
 
 
 def _paragraphs(findings: Findings) -> list[str]:

@@ -1,16 +1,60 @@
-"""A progress bar on the error stream: events a second, time left, and a word when code is compiled."""
+"""Ctrl-C: once for the estimate so far, twice to leave at once."""
 
 from __future__ import annotations
 
+import os
+import signal
+import sys
+import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
+from types import FrameType
 from typing import TYPE_CHECKING, Any
+
+from backcast.errors import Enough, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
     from rich.progress import Progress, Task
 
-__all__ = ["Bar", "progress_bar"]
+
+TOLD = "\nstopping: the estimate so far follows; press Ctrl-C again to leave at once\n"
+
+
+class Stop:
+    """Whether somebody has had enough."""
+
+    def __init__(self) -> None:
+        self.wanted = False
+
+    def check(self) -> None:
+        """End the run at this point, if somebody has had enough."""
+        if self.wanted:
+            raise Enough
+
+
+@contextmanager
+def stopping(*, quiet: bool) -> Iterator[Stop]:
+    """Take the first Ctrl-C as a wish to stop at the next good point; the second interrupts as ever."""
+    stop = Stop()
+
+    def interrupted(number: int, frame: FrameType | None) -> None:
+        if stop.wanted:
+            raise KeyboardInterrupt
+        stop.wanted = True
+        if not quiet:
+            # not print: the signal may have come in the middle of one
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, TOLD.encode())
+
+    if threading.current_thread() is not threading.main_thread():
+        yield stop
+        return
+    before = signal.signal(signal.SIGINT, interrupted)
+    try:
+        yield stop
+    finally:
+        signal.signal(signal.SIGINT, before)
+
 
 COMPILING = "compiling, once: later runs start at once"
 
@@ -47,7 +91,7 @@ def progress_bar(events: int, passes: int, *, quiet: bool, console: Console | No
     from rich.console import Console
     from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
 
-    from backcast.kernels.jit import telling_of_compilation
+    from backcast._kernels.jit import telling_of_compilation
 
     console = console or Console(stderr=True)
     columns = (
@@ -78,3 +122,8 @@ def _speed_column() -> Any:
             return Text("" if speed is None else f"{speed:,.0f} events/s", style="progress.data.speed")
 
     return EventsPerSecond()
+
+
+def say(text: str) -> None:
+    """One line to the person at the terminal, beside the result."""
+    print(printable(text), file=sys.stderr)

@@ -1,47 +1,131 @@
-"""From settings to estimates: read the log, make the policies, put the questions."""
+"""Where the work of a command is done: on this machine, or on a cluster of Dask or Ray that is named.
+
+A cluster's workers import what they are sent: backcast, and the module of a policy of your own, must be there too.
+"""
 
 from __future__ import annotations
 
 import hashlib
+import logging
 import re
 import warnings
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backcast.cli.engines import Engine
-from backcast.cli.progress import Bar, progress_bar
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from, near
+from backcast.cli.progress import Bar, Stop, progress_bar, say, stopping
 from backcast.cli.settings import Settings
-from backcast.cli.specs import EVALUATORS, INTERVALS, POLICIES, build, build_from
-from backcast.cli.speech import say
-from backcast.cli.stop import Stop, stopping
 from backcast.errors import OptionError
+from backcast.io.limits import free_memory
 
 if TYPE_CHECKING:
     from backcast.comparison import Comparison
     from backcast.estimate import Estimate
+    from backcast.io.stream import LogStream
     from backcast.log import Log
-    from backcast.sources.stream import LogStream
 
-__all__ = [
-    "Asked",
-    "asked_from",
-    "columns_of",
-    "facts_about",
-    "is_vw",
-    "make_policies",
-    "make_replicates",
-    "policies_from",
-    "read_log_of",
-    "run_comparison",
-    "run_evaluations",
-    "warnings_in_one_line",
-]
+
+ENGINES = ("local", "dask", "ray")
+
+
+PATIENCE = 10  # seconds for a scheduler to answer, and for its first worker to come
+
+
+class Engine:
+    """An engine by name, and the address of its scheduler; the name is checked at once, the address when it is used.
+
+    >>> Engine("local").name
+    'local'
+    """
+
+    def __init__(self, name: str = "local", scheduler: str | None = None) -> None:
+        if name not in ENGINES:
+            raise OptionError(f"there is no engine {name!r}{near(name, ENGINES)} Engines: {', '.join(ENGINES)}")
+        if name == "local" and scheduler is not None:
+            raise OptionError("scheduler is given and the engine is local; say --engine dask or --engine ray")
+        if name == "dask" and scheduler is None:
+            raise OptionError(
+                "the engine dask needs the address of a scheduler; give it as --scheduler tcp://HOST:PORT"
+            )
+        _need({"local": "joblib", "dask": "distributed", "ray": "ray"}[name], name)
+        self.name, self.scheduler = name, scheduler
+
+    @property
+    def is_local(self) -> bool:
+        """Whether the work stays on this machine."""
+        return self.name == "local"
+
+    @contextmanager
+    def at_work(self) -> Iterator[None]:
+        """Connected with the engine: inside the block, work goes there."""
+        from joblib import parallel_config
+
+        if self.is_local:
+            yield
+            return
+        with _dask(self.scheduler) if self.name == "dask" else _ray(self.scheduler), parallel_config(backend=self.name):
+            yield
+
+
+def _need(module: str, extra: str) -> None:
+    if find_spec(module) is None:
+        raise OptionError(f"the engine {extra} is not installed; pip install 'backcast[{extra}]'")
+
+
+@contextmanager
+def _dask(scheduler: str | None) -> Iterator[None]:
+    from distributed import Client
+
+    _quiet("distributed")
+    try:
+        client: Any = Client(scheduler, timeout=PATIENCE)
+    except (OSError, ValueError) as problem:
+        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        raise OptionError(
+            f"no scheduler of Dask answers at {scheduler} ({reason}); is it running, and is the port right?"
+        ) from None
+    with client:
+        try:
+            client.wait_for_workers(1, timeout=PATIENCE)
+        except TimeoutError:
+            raise OptionError(
+                f"the scheduler at {scheduler} has no workers; start some with 'dask worker {scheduler}'"
+            ) from None
+        yield
+
+
+@contextmanager
+def _ray(address: str | None) -> Iterator[None]:
+    import ray
+    from ray.util.joblib import register_ray
+
+    _quiet("ray")
+    try:
+        ray.init(address=address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
+    except (ConnectionError, OSError, ValueError, RuntimeError) as problem:
+        where = "on this machine" if address is None else f"at {address}"
+        reason = (str(problem) or type(problem).__name__).splitlines()[0]
+        raise OptionError(f"no Ray could be had {where} ({reason}); is it running, and is the address right?") from None
+    try:
+        register_ray()
+        yield
+    finally:
+        ray.shutdown()
+
+
+def _quiet(name: str) -> None:
+    """Engines talk of themselves in logs; a command has one line for what goes wrong."""
+    logging.getLogger(name).setLevel(logging.CRITICAL)
+
 
 # what replicates come to, for a bar: passes over all events, and subsets of a quarter of them
 WHOLE_PASSES, USUAL_REPLICATES = 16, 300
+
+
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 
 
@@ -78,7 +162,7 @@ def _given(settings: Settings, *keys: str) -> dict[str, Any]:
 
 def is_vw(settings: Settings, path: str) -> bool:
     """Whether the log is one of Vowpal Wabbit, which names no columns."""
-    from backcast.sources.vw import looks_like_vw
+    from backcast.io.vw import looks_like_vw
 
     given = settings.get("format")
     if not (given in VW_FORMATS or (given is None and looks_like_vw(path))):
@@ -123,8 +207,8 @@ class Asked:
 
     def passes(self, policies: Iterable[Any]) -> int:
         """How many times the log is gone through, about, for a progress bar."""
-        from backcast.evaluators.clock import ClockReplay
-        from backcast.policies.protocol import is_learning
+        from backcast.evaluators.clock_replay import ClockReplay
+        from backcast.policies.base import is_learning
 
         replicates = self.options.get("replicates", "default")
         by_default = isinstance(self.evaluator, ClockReplay) or (
@@ -272,7 +356,7 @@ def _watched(log: Log | LogStream, passes: int, tasks: int, *, quiet: bool) -> I
 @contextmanager
 def warnings_in_one_line() -> Iterator[None]:
     """Warnings of drift as single lines in the words of the command line, each once; others as they are."""
-    from backcast.choosing import DriftWarning
+    from backcast._auto import DriftWarning
 
     told: set[str] = set()
     as_ever: Any = warnings.showwarning
@@ -314,3 +398,51 @@ def _events(log: Log | LogStream) -> int:
     from backcast.log import Log
 
     return len(log) if isinstance(log, Log) else log.n_rows or 0
+
+
+COMFORT = 0.5  # of the free memory: an evaluation needs some beside the log
+
+
+def log_or_stream_of(settings: Settings, *, quiet: bool) -> Log | LogStream:
+    """The log that the settings name, checked: in memory, or as a stream of parts."""
+    wanted = settings.get("stream")
+    if _needs_memory(settings):
+        if wanted:
+            raise OptionError(
+                "stream is set, and logs of Vowpal Wabbit and logs whose propensities are estimated are read whole; "
+                "leave it out"
+            )
+        return read_log_of(settings)
+    stream, free = _scanned(settings), free_memory()
+    if wanted or (wanted is None and not _fits(stream, free)):
+        if not wanted and not quiet:
+            say(f"{_sizes(stream, free)}; it is read in parts (--no-stream reads it whole)")
+        return stream.counted()
+    return stream.read()
+
+
+def _needs_memory(settings: Settings) -> bool:
+    return is_vw(settings, settings.need("log", "the log")) or bool(settings.get("estimate_propensities"))
+
+
+def _scanned(settings: Settings) -> LogStream:
+    import backcast as bc
+
+    return bc.scan_log(settings.need("log", "the log"), **columns_of(settings))
+
+
+def _fits(stream: LogStream, free: int | None) -> bool:
+    return free is None or stream.bytes_in_memory <= COMFORT * free
+
+
+def _sizes(stream: LogStream, free: int | None) -> str:
+    return f"the log would take {_gigabytes(stream.bytes_in_memory)} of memory and {_gigabytes(free or 0)} are free"
+
+
+def _gigabytes(size: int) -> str:
+    """A size in words.
+
+    >>> _gigabytes(2_500_000_000), _gigabytes(12_345_678)
+    ('2.5 GB', '12 MB')
+    """
+    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"

@@ -7,26 +7,15 @@ from typing import Any, TypeAlias
 
 import numpy as np
 
-from backcast.arrays import FloatArray
-from backcast.engine.run import Steering
-from backcast.engine.scoring import probabilities_of
+from backcast._arrays import FloatArray
+from backcast._engine.replay import Steering
+from backcast._request import Question
+from backcast._validation import at_least, count, share
 from backcast.errors import OptionError
-from backcast.evaluators.question import Question
 from backcast.log import Log
-from backcast.options import at_least, count, share
-from backcast.policies.protocol import batch_size_of
-from backcast.policies.stationary import Fixed
-
-__all__ = [
-    "Budget",
-    "Quantile",
-    "Rule",
-    "WorstCase",
-    "largest_multiplier",
-    "smallest_in",
-    "smallest_probability",
-    "steer",
-]
+from backcast.policies._calls import probabilities_of
+from backcast.policies.base import batch_size_of
+from backcast.policies.fixed import Fixed
 
 
 @dataclass(frozen=True)

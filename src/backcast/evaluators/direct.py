@@ -9,18 +9,16 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backcast.arrays import FloatArray
+from backcast._arrays import FloatArray
+from backcast._engine.forward import RewardLaw, run_forward
+from backcast._request import Question, Streams
 from backcast.diagnostics import ModelDiagnostics
-from backcast.engine.live import RewardLaw, run_forward
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
-from backcast.evaluators.predictions import predictions_in_memory
-from backcast.evaluators.question import Question, Streams
-from backcast.evaluators.stationary.weighing import weigh
+from backcast.evaluators._reward_predictions import predictions_in_memory
+from backcast.evaluators._weighted_events import weigh
 from backcast.log import Log
-from backcast.policies.protocol import is_learning
-
-__all__ = ["DM"]
+from backcast.policies.base import is_learning
 
 NOTE = "The direct method's error is the bias of its reward model, which no interval from the same log can show."
 

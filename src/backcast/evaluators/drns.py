@@ -5,28 +5,42 @@ Dudik, Erhan, Langford, Li, "Sample-efficient Nonstationary Policy Evaluation fo
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Literal
+from typing import Any, Literal, Protocol
 
 import numpy as np
 
-from backcast.engine.run import Steering
-from backcast.errors import Enough, HorizonNotReached, OptionError
+from backcast._arrays import FloatArray, IntArray
+from backcast._engine.replay import Run, Steering
+from backcast._request import Question
+from backcast._validation import at_least, count, share
+from backcast.diagnostics import PermutedDiagnostics
+from backcast.errors import Enough, EvaluationError, HorizonNotReached, OptionError
 from backcast.estimate import Estimate
+from backcast.evaluators._replay import (
+    Simulation,
+    curve_of,
+    diagnose,
+    progressive_policy,
+    run_interval,
+    run_notes,
+    simulate,
+)
+from backcast.evaluators._replicate_statistics import Outcome, Replicated, bin_edges
+from backcast.evaluators._replicates import Material, replicated
+from backcast.evaluators._reward_predictions import honest_predictions
+from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
-from backcast.evaluators.heads import head_of
-from backcast.evaluators.permuted import permuted_estimate
-from backcast.evaluators.progressive import progressive_policy
-from backcast.evaluators.question import Question
-from backcast.evaluators.run_intervals import run_interval, run_notes
-from backcast.evaluators.simulation import Simulation, curve_of, diagnose, simulate
-from backcast.evaluators.stationary.tuning import slope_plus_plus
-from backcast.options import at_least, count, share
-
-__all__ = ["WC", "DRns"]
+from backcast.io.stream import head_of
 
 GRID = (0.0, 0.01, 0.05, 0.1)
+
+
 REACH = 1.96
+
+
 MOST_WARM_UP = 500
 
 
@@ -193,4 +207,110 @@ def doubly_robust_estimate(question: Question, found: Simulation, name: str) -> 
         _progressive=None
         if log is None
         else lambda: progressive_policy(question.policy, log, found.complete, question.seed),
+    )
+
+
+MARGIN = 1.3
+
+
+class Steered(Protocol):
+    """An evaluator that goes through the log in order, steering its multiplier."""
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        ...
+
+    def prepared(self, question: Question) -> tuple[Question, Steering]:
+        """The events to run on, and how the multiplier moves."""
+        ...
+
+
+@dataclass(frozen=True)
+class Permuted:
+    """Replicates of DR-ns: each runs on the events in an order of its own, several trajectories a run."""
+
+    inner: Steered
+    horizon: int
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        return f"{self.inner.name} x permutations"
+
+    def material(self, question: Question) -> Material:
+        """The events with their predictions; permutations make sense only for a horizon."""
+        if not question.in_memory:
+            raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
+        log, predicted = honest_predictions(question)
+        return Material(log, predicted, self.horizon)
+
+    def replicate(
+        self, policy: Any, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> Outcome:
+        """One run on these events in random order; the mean over its complete trajectories."""
+        rng = np.random.default_rng(seed)
+        order = rng.permutation(len(material.log)) if rows is None else rng.permutation(rows)
+        shuffled = material.log[order]
+        question, steering = self.inner.prepared(Question(shuffled, policy, horizon=material.horizon))
+        log = question.log
+        predicted = material.predicted
+        if len(predicted) > 1:
+            predicted = predicted[order[len(shuffled) - len(log) :]]
+        run = Run(policy, steering, log.reward_bounds, rng, horizon=material.horizon, length=len(log), keep_order=False)
+        run.feed(log, predicted, rng.random(len(log)))
+        return _outcome(run, material.horizon)
+
+    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether the subsets had events to spare."""
+        return float(np.mean([outcome.rounds for outcome in outcomes])) >= MARGIN * self.horizon
+
+    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+        """The error for a horizon that no trajectory reaches."""
+        return HorizonNotReached(
+            f"no trajectory of {material.horizon} rounds could be built from {len(material.log):,} events. "
+            "Ask for a shorter horizon, accept more (a larger q, Budget), use ClockReplay, or give a longer log"
+        )
+
+
+def _outcome(run: Run, horizon: int) -> Outcome:
+    trajectories = run.close()
+    complete = [trajectory for trajectory in trajectories if trajectory.complete]
+    accepted = sum(trajectory.accepted for trajectory in trajectories)
+    if not complete:
+        return Outcome(math.nan, np.zeros(0), accepted, math.inf)
+    value = float(np.mean([trajectory.value for trajectory in complete]))
+    certificate = float(np.mean([float(trajectory.sums["excess"]) for trajectory in complete]))
+    return Outcome(value, _curve(run, horizon), accepted, certificate)
+
+
+def _curve(run: Run, horizon: int) -> FloatArray:
+    width = int(run.curve.width[0])
+    sums = run.curve.sums[: -(-horizon // width), :2]
+    edges = np.unique(np.linspace(0, len(sums), bin_edges(horizon).size).astype(np.int64))
+    reward, weight = np.add.reduceat(sums, edges[:-1], axis=0).T
+    return np.asarray(reward / weight)
+
+
+def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:
+    """Value from permutations of the whole log, error from subsets of groups."""
+    if question.horizon is None:
+        raise OptionError(f"replicates of {evaluator.name} estimate V_T; give horizon=T")
+    outer = Permuted(evaluator, question.horizon)
+    found = replicated(outer, question)
+    return found.estimate(outer, question, permuted_diagnostics(found, question))
+
+
+def permuted_diagnostics(found: Replicated, question: Question) -> PermutedDiagnostics:
+    """The facts of an answer from permutations."""
+    return PermutedDiagnostics(
+        events=len(question.log),
+        rounds=found.horizon,
+        permutations=len(found.outcomes),
+        trajectories=float(np.mean([outcome.rounds // found.horizon for outcome in found.outcomes])),
+        replicates=found.replicates,
+        bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
+        sampling_error=found.sampling_error,
+        monte_carlo_error=found.monte_carlo_error,
+        propensities_estimated=question.propensities_estimated,
     )

@@ -8,16 +8,13 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from backcast.engine.run import Steering
+from backcast._engine.replay import Steering
+from backcast._request import Question
 from backcast.errors import EvaluationError, NeedsUniformLog, OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
+from backcast.evaluators._replay import SINGLE_RUN_NOTE, Simulation, diagnose, simulate
 from backcast.evaluators.acceptance import smallest_probability
-from backcast.evaluators.question import Question
-from backcast.evaluators.run_intervals import SINGLE_RUN_NOTE
-from backcast.evaluators.simulation import Simulation, diagnose, simulate
-from backcast.intervals.segments import student_interval
-
-__all__ = ["RS", "Replay"]
+from backcast.intervals.learning import student_interval
 
 
 @dataclass(frozen=True)

@@ -1,1 +1,5 @@
-"""One file, one interval; each states its assumption and its estimand."""
+"""Confidence intervals for fixed and for learning policies."""
+
+from backcast._lazy_imports import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -9,19 +9,27 @@ from typing import NamedTuple, TypeAlias
 
 import numpy as np
 
-from backcast.arrays import FloatArray
+from backcast._arrays import FloatArray
+from backcast._kernels.jit import compiled
+from backcast._validation import count
 from backcast.estimate import Interval
-from backcast.intervals.bounds import check_largest_weight, event_range, largest_ratio, reward_range, within_rewards
-from backcast.intervals.sample import Sample
-from backcast.kernels.jit import compiled
-from backcast.options import count
-
-__all__ = ["Betting", "Game", "play", "stake"]
+from backcast.intervals._sample import (
+    Sample,
+    check_largest_weight,
+    event_range,
+    largest_ratio,
+    reward_range,
+    within_rewards,
+)
 
 BOLDNESS = 0.75  # largest share of the fortune that one event may cost: Waudby-Smith and Ramdas's for a given n
+
+
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range
 
+
 COUNT, MEAN_X, MEAN_W, VAR_X, COV, VAR_W = range(6)
+
 
 Outcomes: TypeAlias = Callable[[], Iterator[tuple[FloatArray, FloatArray]]]
 
@@ -157,7 +165,7 @@ class Betting:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals.sample import values_of
+    >>> from backcast.intervals._sample import values_of
     >>> sample = replace(values_of(*[0.0, 1.0] * 200), reward_range=(0, 1), residual_range=(0, 1))
     >>> print(Betting().interval(sample, level=0.95))
     [0.433, 0.5671] (95 % betting)

@@ -7,15 +7,14 @@ from typing import Any
 
 import numpy as np
 
-from backcast.arrays import FloatArray
+from backcast._arrays import FloatArray
+from backcast._validation import count
 from backcast.estimate import Interval
-from backcast.intervals.moments import TERM, WEIGHT
-from backcast.intervals.sample import Sample
-from backcast.options import count
-
-__all__ = ["BCa", "Bootstrap", "group_sums", "quantiles", "replicate_values"]
+from backcast.intervals._sample import TERM, WEIGHT, Sample
 
 GROUPS = 2000
+
+
 CHUNK = 64  # replicates drawn at a time
 
 
@@ -27,7 +26,7 @@ def group_sums(sample: Sample, groups: int = GROUPS) -> FloatArray:
     The last two rows hold ``sum (w - mean w)^2`` and ``sum (w - mean w)(term - mean term)``, from which an estimate
     fits anew on each resampled log what it fitted on the log.
 
-    >>> from backcast.intervals.sample import values_of
+    >>> from backcast.intervals._sample import values_of
     >>> group_sums(values_of(1.0, 2.0, 4.0), groups=2)[2:4]
     array([[5., 2.],
            [2., 1.]])
@@ -93,7 +92,7 @@ class Bootstrap:
 
     Examples
     --------
-    >>> from backcast.intervals.sample import values_of
+    >>> from backcast.intervals._sample import values_of
     >>> print(Bootstrap().interval(values_of(0.5, 0.5, 0.5), level=0.95))
     [0.5, 0.5] (95 % bootstrap)
     """
@@ -118,7 +117,7 @@ class BCa:
 
     Examples
     --------
-    >>> from backcast.intervals.sample import values_of
+    >>> from backcast.intervals._sample import values_of
     >>> print(BCa().interval(values_of(0.5, 0.5, 0.5), level=0.95))
     [0.5, 0.5] (95 % BCa bootstrap)
     """

@@ -6,12 +6,10 @@ from typing import Any, NamedTuple, final
 
 import numpy as np
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast._validation import count, share
 from backcast.errors import OptionError, PolicyError
-from backcast.options import count, share
-from backcast.policies.stationary import greedy_probabilities
-
-__all__ = ["FromClassifier"]
+from backcast.policies.fixed import greedy_probabilities
 
 
 @final

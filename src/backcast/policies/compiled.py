@@ -11,12 +11,10 @@ from typing import Any, final
 
 import numpy as np
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._kernels.contexts import mask_of, view_of
+from backcast._kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
 from backcast.errors import PolicyError
-from backcast.kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
-from backcast.kernels.views import mask_of, view_of
-
-__all__ = ["Compiled", "CompiledPolicy"]
 
 _NUMBERS = count(1)
 

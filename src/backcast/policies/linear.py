@@ -4,16 +4,13 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, final
 
-from backcast.arrays import BoolArray, FloatArray
-from backcast.kernels.dispatch import register
-from backcast.kernels.views import View, add_scores, dot_column
-from backcast.options import at_least, count, share
-from backcast.policies.choice import best_of, epsilon_greedy, softmax
+from backcast._arrays import BoolArray, FloatArray
+from backcast._kernels.contexts import View, add_scores, dot_column
+from backcast._kernels.dispatch import register
+from backcast._validation import at_least, count, share
+from backcast.policies._choice import best_of, epsilon_greedy, softmax, win_probabilities
+from backcast.policies._ridge import Ridge, deviation, deviations, learn_linear, new_ridge, ridge_with_variances
 from backcast.policies.compiled import CompiledPolicy
-from backcast.policies.race import win_probabilities
-from backcast.policies.ridge import Ridge, deviation, deviations, learn_linear, new_ridge, ridge_with_variances
-
-__all__ = ["EpsilonGreedy", "LinUCB", "LinearThompson", "Softmax"]
 
 
 class GreedyState(NamedTuple):
@@ -104,8 +101,14 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
 
 
 register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
+
+
 register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
+
+
 register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper, greedy=True)
+
+
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 

@@ -1,19 +1,5 @@
-"""Scavenged exploration: propensities that nobody wrote down, and logs of several loggers."""
+"""Estimate missing propensities and join the logs of several loggers."""
 
-from __future__ import annotations
+from backcast._lazy_imports import lazy_names
 
-from backcast.propensities.estimate import (
-    PropensityDiagnostics,
-    PropensityEstimate,
-    estimate_propensities,
-    with_estimated_propensities,
-)
-from backcast.propensities.mixture import mix_logs
-
-__all__ = [
-    "PropensityDiagnostics",
-    "PropensityEstimate",
-    "estimate_propensities",
-    "mix_logs",
-    "with_estimated_propensities",
-]
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,1 +1,5 @@
-"""Estimates to text, charts and HTML; never computes a statistic."""
+"""Results as text, charts and HTML."""
+
+from backcast._lazy_imports import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,33 +1,99 @@
-"""Estimates as Altair charts: values with intervals, paired differences, learning curves with bands.
+"""What all charts share: colours and marks that differ, legends, axes, and a description for those who do not see them.
 
-A chart saves to HTML, PNG or SVG without a browser: ``chart.save("curve.png")``.
+Policies differ by colour and by dash or shape, so that no reader depends on colour; both papers, white and dark, give
+every colour a contrast of at least 3 to 1.
 """
 
 from __future__ import annotations
 
+import math
+from collections.abc import Sequence
 from typing import Any
 
-from backcast.estimate import Estimate, LearningCurve
-from backcast.report.dressing import (
-    COLOURS,
-    DASHES,
-    WIDTH,
-    colour_of,
-    configured,
-    dressed,
-    legend,
-    plain,
-    scale_of,
-    shown_by_legend,
-    tooltip,
-    when_shown,
-)
-from backcast.report.findings import Findings, findings_of
-from backcast.report.words import assumption_words, figure, interval_words, rounded_to, value_words
+import numpy as np
 
-__all__ = ["comparison_chart", "curves_chart", "differences_chart", "estimate_chart", "forest_chart"]
+from backcast.estimate import Estimate, LearningCurve
+from backcast.planning import Need, Plan
+from backcast.report._format import assumption_words, figure, interval_words, percent, rounded_to, value_words
+from backcast.report._summary import Findings, findings_of
+
+# Okabe and Ito's colours, and three more, all of middling lightness
+COLOURS = ("#0072b2", "#d55e00", "#00916a", "#c05d94", "#8a7400", "#7a6fd0", "#808080")
+
+
+DASHES = ([1, 0], [8, 3], [3, 3], [8, 3, 2, 3], [12, 4], [2, 5], [5, 2, 1, 2])
+
+
+MARKS = ("circle", "square", "triangle-up", "diamond", "cross", "triangle-down", "triangle-right")
+
+
+WIDTH = 640
+
+
+VISIBLE = "indexof(hidden, datum.policy) < 0"
+
+
+def scale_of(alt: Any, findings: Findings, steps: Sequence[Any], shown: Sequence[str] | None = None) -> Any:
+    """A step for each policy, the same in all charts; in the legend only those that are shown."""
+    places = {name: steps[i % len(steps)] for i, name in enumerate(findings.estimates)}
+    names = list(places) if shown is None else list(shown)
+    return alt.Scale(domain=names, range=[places[name] for name in names])
+
+
+def colour_of(alt: Any, findings: Findings, shown: Sequence[str] | None = None, *, symbol: str = "stroke") -> Any:
+    """The colour of each policy, with a legend."""
+    return alt.Color("policy:N", scale=scale_of(alt, findings, COLOURS, shown), legend=legend(alt, symbol))
+
+
+def legend(alt: Any, symbol: str = "stroke") -> Any:
+    """Names above the chart, two abreast so that a narrow screen holds them."""
+    size = {"symbolType": "stroke", "symbolSize": 600} if symbol == "stroke" else {"symbolSize": 110}
+    return alt.Legend(title=None, orient="top", columns=2, labelLimit=260, symbolOpacity=1, **size)
+
+
+def shown_by_legend(alt: Any) -> tuple[Any, Any]:
+    """A selection by clicks on the legend, and a list of hidden names for the page's own buttons."""
+    return alt.selection_point(name="shown", fields=["policy"], bind="legend"), alt.param(name="hidden", value=[])
+
+
+def when_shown(alt: Any, chosen: float, other: float) -> Any:
+    """Opacity of what is chosen by legend and buttons, and of the rest."""
+    test = {"and": [{"param": "shown"}, VISIBLE]}
+    return alt.OpacityValue(other, condition={"test": test, "value": chosen})
+
+
+def tooltip(alt: Any, fields: Sequence[str]) -> list[Any]:
+    """Fields as they are written, under their own names."""
+    return [alt.Tooltip(f"{field}:N", title=field) for field in fields]
+
+
+def plain(value: float) -> float | None:
+    """A number that JSON knows, or nothing.
+
+    >>> plain(0.5), plain(float("nan"))
+    (0.5, None)
+    """
+    return value if math.isfinite(value) else None
+
+
+def dressed(chart: Any, height: int, words: str) -> Any:
+    """Size, description for readers who do not see it, and plain type."""
+    return configured(chart.properties(width=WIDTH, height=height, description=words))
+
+
+def configured(chart: Any) -> Any:
+    """Plain type, and no box around the chart."""
+    return (
+        chart.configure(font="system-ui, sans-serif")
+        .configure_view(stroke=None)
+        .configure_axis(labelFontSize=12, titleFontSize=12, titleFontWeight="normal", gridOpacity=0.6)
+        .configure_legend(labelFontSize=12)
+    )
+
 
 VALUE_TITLE = "average reward a round"
+
+
 DIFFERENCE_TITLE = "difference in average reward a round"
 
 
@@ -196,3 +262,56 @@ def _curve_in_words(name: str, curve: LearningCurve) -> str:
 def _axis(alt: Any, field: str, title: str, *, vertical: bool = False) -> Any:
     channel = alt.Y if vertical else alt.X
     return channel(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+
+
+PLAN_WIDTH, HEIGHT = 640, 300
+
+
+POINTS = 60
+
+
+def plan_chart(plan: Plan) -> Any:
+    """Power by the number of events, a line for each difference, with the lengths that were asked for marked."""
+    import altair as alt
+
+    labels = [_label(plan, need) for need in plan.needs]
+    base = alt.Chart(alt.Data(values=_rows(plan))).encode(
+        x=alt.X("events:Q", scale=alt.Scale(type="log"), title="events in the log", axis=alt.Axis(format="~s")),
+        y=alt.Y("power:Q", scale=alt.Scale(domain=[0, 1]), title="chance of telling", axis=alt.Axis(format="%")),
+        color=alt.Color(
+            "difference:N",
+            scale=alt.Scale(domain=labels, range=[COLOURS[i % len(COLOURS)] for i in range(len(labels))]),
+            legend=alt.Legend(title="difference", orient="top", columns=2, labelLimit=300),
+        ),
+        strokeDash=alt.StrokeDash("difference:N", scale=alt.Scale(domain=labels), legend=None),
+    )
+    marks = base.transform_filter("datum.asked").mark_point(filled=True, size=90, opacity=1)
+    told = [alt.Tooltip(f"{name}:N") for name in ("difference", "length", "chance")]
+    level = alt.Chart(alt.Data(values=[{"power": plan.power}])).mark_rule(strokeDash=[2, 4], color="#808080")
+    chart = alt.layer(level.encode(y="power:Q"), base.mark_line(strokeWidth=2), marks.encode(tooltip=told))
+    return chart.properties(width=PLAN_WIDTH, height=HEIGHT, description=str(plan)).configure_view(stroke=None)
+
+
+def _label(plan: Plan, need: Need) -> str:
+    return f"{need.difference:g}" if len(plan.spreads) == 1 else f"{need.pair}: {need.difference:g}"
+
+
+def _rows(plan: Plan) -> list[dict[str, Any]]:
+    return [row for need in plan.needs for row in _line(plan, need)]
+
+
+def _line(plan: Plan, need: Need) -> list[dict[str, Any]]:
+    lengths = {int(events) for events in np.geomspace(max(2, need.events / 16), 4 * need.events, POINTS)}
+    return [_row(plan, need, events) for events in sorted(lengths | {need.events})]
+
+
+def _row(plan: Plan, need: Need, events: int) -> dict[str, Any]:
+    power = plan.power_at(events, need.difference, need.pair)
+    return {
+        "difference": _label(plan, need),
+        "events": events,
+        "power": power,
+        "asked": events == need.events,
+        "length": f"{figure(events)} events",
+        "chance": percent(power),
+    }

@@ -1,9 +1,4 @@
-"""A report as one HTML page that loads nothing: the charts' library is inside it, and drawings stand in without it.
-
-Text from data reaches the page only through the template's escaping or as JSON in a block that is never run. The page's
-own security policy names its scripts by their digests and forbids everything else, so that a label cannot run even if
-the escaping were to fail.
-"""
+"""The tables of a report as plain rows of text, ready for a template."""
 
 from __future__ import annotations
 
@@ -11,44 +6,258 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from dataclasses import asdict
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backcast.disk import whole_file
-from backcast.passage import Passage
+from backcast._files import whole_file
+from backcast.checks.findings import HealthReport
+from backcast.checks.log import check
+from backcast.estimate import Estimate
+from backcast.replay_summary import Passage
+from backcast.report._format import (
+    MISSING,
+    assumption_words,
+    estimand_words,
+    figure,
+    interval_words,
+    joined,
+    level_words,
+    percent,
+    rounded_to,
+    value_words,
+)
+from backcast.report._grading import Fact, belief_in, bias_bound, facts_of
+from backcast.report._summary import Findings, findings_of, verdict
 from backcast.report.charts import curves_chart, differences_chart, forest_chart
-from backcast.report.findings import Findings, findings_of
-from backcast.report.run_charts import run_charts
-from backcast.report.run_sections import (
-    action_table,
-    health_of,
-    health_rows,
-    passages_of,
-    stretch_table,
-    weight_table,
-)
-from backcast.report.sections import (
-    certificate_rows,
-    curve_points,
-    difference_rows,
-    fact_rows,
-    policy_rows,
-    remarks,
-    setting_rows,
-    shared_fine_print,
-)
-from backcast.report.verdict import verdict
+from backcast.report.replay_charts import LOGGED, WEIGHT_CLASSES, action_shares, run_charts
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from backcast.health import HealthReport
+    from backcast.checks.findings import HealthReport
 
-__all__ = ["report_html", "save_report"]
+
+EVERY = "all"
+
+
+CERTIFICATE = "bias certificate"
+
+
+def policy_rows(findings: Findings) -> list[dict[str, Any]]:
+    """One row a policy: value, interval with its fine print, belief."""
+    chances = dict(findings.ranking)
+    return [
+        {
+            "name": name,
+            "value": value_words(estimate),
+            "interval": interval_words(estimate.interval),
+            "fine_print": _fine_print(estimate),
+            "belief": asdict(belief_in(estimate)),
+            "chance": percent(chances[name]) if name in chances else "",
+        }
+        for name, estimate in findings.estimates.items()
+    ]
+
+
+def _fine_print(estimate: Estimate) -> str:
+    interval = estimate.interval
+    if interval is None:
+        return "none can honestly be given"
+    return f"{level_words(interval)}, {interval.method}; {assumption_words(interval)}; about {estimand_words(estimate)}"
+
+
+def shared_fine_print(findings: Findings) -> str:
+    """The fine print of the intervals where all of them have the same, else nothing."""
+    prints = {_fine_print(estimate) for estimate in findings.estimates.values()}
+    return prints.pop() if len(prints) == 1 else ""
+
+
+def difference_rows(findings: Findings) -> list[dict[str, str]]:
+    """One row a paired difference."""
+    return [
+        {
+            "name": f"{difference.first} minus {difference.second}",
+            "value": rounded_to(difference.value, difference.interval),
+            "interval": interval_words(difference.interval),
+        }
+        for difference in findings.differences
+    ]
+
+
+def curve_points(findings: Findings) -> list[dict[str, str]]:
+    """One row a point of a learning curve."""
+    return [
+        {"name": name, "round": figure(end), "value": figure(value), "band": f"{figure(low)} to {figure(high)}"}
+        for name, estimate in findings.estimates.items()
+        for end, value, low, high in _points(estimate)
+    ]
+
+
+def _points(estimate: Estimate) -> Iterator[tuple[int, float, float, float]]:
+    curve = estimate.curve
+    if curve is not None:
+        yield from zip(
+            curve.rounds.tolist(), curve.value.tolist(), curve.low.tolist(), curve.high.tolist(), strict=True
+        )
+
+
+def fact_rows(findings: Findings) -> list[dict[str, Any]]:
+    """One row a diagnostic, one cell a policy; None where it does not apply to the evaluator."""
+    columns = [{fact.name: fact for fact in facts_of(estimate)} for estimate in findings.estimates.values()]
+    kinds: dict[str, Fact] = {}
+    for column in columns:
+        kinds |= {name: fact for name, fact in column.items() if name not in kinds}
+    return [
+        {"name": name, "meaning": fact.meaning, "cells": [column.get(name) for column in columns]}
+        for name, fact in kinds.items()
+    ]
+
+
+def remarks(findings: Findings) -> list[str]:
+    """What readers of the numbers must know, each sentence once, with the policies it is about."""
+    about: dict[str, list[str]] = {note: list(findings.estimates) for note in findings.notes}
+    for name, estimate in findings.estimates.items():
+        for note in estimate.notes:
+            about.setdefault(note, []).append(name)
+    everyone = len(findings.estimates)
+    return [note if len(names) == everyone else f"{joined(names)}: {note}" for note, names in about.items()]
+
+
+def setting_rows(findings: Findings, about: Mapping[str, object]) -> list[dict[str, str]]:
+    """One row a setting that all policies share, else one for each policy."""
+    rows = [{"name": name, "policy": EVERY, "value": figure(value)} for name, value in about.items()]
+    settings = {name: _settings(estimate) for name, estimate in findings.estimates.items()}
+    for key in dict.fromkeys(key for own in settings.values() for key in own):
+        values = {name: own.get(key, MISSING) for name, own in settings.items()}
+        shared = len(set(values.values())) == 1 and len(values) > 1
+        shown = {EVERY: next(iter(values.values()))} if shared else values
+        rows += [{"name": key, "policy": name, "value": value} for name, value in shown.items()]
+    return rows
+
+
+def certificate_rows(findings: Findings) -> list[dict[str, Any]]:
+    """One row a policy: its bias certificate, the bias that this allows, and what to think of it."""
+    rows = []
+    for name, estimate in findings.estimates.items():
+        judged = [fact for fact in facts_of(estimate) if fact.name == CERTIFICATE]
+        rows.append({"name": name, "fact": judged[0] if judged else None, "bias": figure(bias_bound(estimate))})
+    return rows
+
+
+def _settings(estimate: Estimate) -> dict[str, str]:
+    first = {"policy": estimate.policy, "evaluator": estimate.evaluator, "horizon": estimate.horizon}
+    last = {key: value for key, value in estimate.settings.items() if key not in first}
+    return {str(key): _setting(value) for key, value in {**first, **last}.items()}
+
+
+def _setting(value: Any) -> str:
+    return " to ".join(map(figure, value)) if isinstance(value, list | tuple) else figure(value)
+
+
+GRADES = {"ok": "good", "warn": "fair", "fail": "poor"}
+
+
+WORDS = {
+    "ok": "Nothing is wrong with the log that could be seen from it.",
+    "warn": "The log can be used, but know what is below before you lean on the numbers.",
+    "fail": "Do not trust the numbers above: the log has faults that make estimates wrong.",
+}
+
+
+def passages_of(findings: Findings) -> dict[str, Passage]:
+    """One run of each policy that has one to show."""
+    looked = {name: estimate.passage() for name, estimate in findings.estimates.items()}
+    return {name: passage for name, passage in looked.items() if passage is not None}
+
+
+def health_of(findings: Findings, passages: Mapping[str, Passage]) -> HealthReport | None:
+    """What is wrong with the log, if all estimates are about the same one and it is at hand."""
+    logs = {id(estimate._log): estimate._log for estimate in findings.estimates.values()}
+    [log] = logs.values() if len(logs) == 1 else [None]
+    if log is None:
+        return None
+    # runs in log order make no use of exchangeability, so drift is no fault for them
+    return check(log, exchangeable=not all(p.in_order for p in passages.values()) or not passages)
+
+
+def health_rows(report: HealthReport | None) -> dict[str, Any] | None:
+    """The verdict in words, the faults with their remedies, and what was found to be in order."""
+    if report is None:
+        return None
+    faults = [
+        {
+            "name": _spoken(finding.name),
+            "verdict": finding.verdict,
+            "grade": GRADES[finding.verdict],
+            "message": finding.message,
+            "remedy": finding.remedy,
+        }
+        for finding in report.faults
+    ]
+    sound = [
+        {"name": _spoken(finding.name), "message": finding.message}
+        for finding in report.findings
+        if finding.verdict == "ok"
+    ]
+    return {
+        "about": report.about,
+        "grade": GRADES[report.verdict],
+        "words": WORDS[report.verdict],
+        "faults": faults,
+        "sound": sound,
+    }
+
+
+def _spoken(name: str) -> str:
+    return name.replace("_", " ")
+
+
+def stretch_table(passages: Mapping[str, Passage]) -> list[list[str]]:
+    """Policy, events gone through, share accepted, multiplier."""
+    return [
+        [name, figure(end), percent(float(passage.accepted[i])), _at(passage.multiplier, i)]
+        for name, passage in passages.items()
+        for i, end in enumerate(passage.ends.tolist())
+    ]
+
+
+def _at(column: Any, place: int) -> str:
+    return figure(float(column[place])) if column.size else MISSING
+
+
+def weight_table(passages: Mapping[str, Passage]) -> list[dict[str, Any]]:
+    """One row a policy: what its weighted events are worth, the largest weight, and shares by class."""
+    return [
+        {
+            "name": name,
+            "worth": f"{figure(round(own.weights.effective_sample_size))} of {figure(own.events)}",
+            "largest": figure(own.weights.largest),
+            "idle": percent(float(own.weights.shares[0])),
+            "shares": ", ".join(
+                f"{kind}: {percent(share)}"
+                for kind, share in zip(WEIGHT_CLASSES, own.weights.shares.tolist(), strict=True)
+                if share > 0
+            ),
+        }
+        for name, own in passages.items()
+    ]
+
+
+def action_table(passages: Mapping[str, Passage]) -> dict[str, Any]:
+    """Names across, actions down, shares in the cells."""
+    if not passages:
+        return {"names": [], "rows": []}
+    shares: dict[str, list[str]] = {}
+    for row in action_shares(passages):
+        shares.setdefault(row["action"], []).append(row["share"])
+    names = [LOGGED, *(name for name, passage in passages.items() if passage.taken is not None)]
+    return {"names": names, "rows": [[action, *own] for action, own in shares.items()]}
+
 
 TITLE = "What would these policies have earned?"
 
@@ -79,9 +288,9 @@ def save_report(
     --------
     >>> import tempfile
     >>> from backcast.evaluation import evaluate
-    >>> from backcast.evaluators.stationary import IPS
+    >>> from backcast.evaluators import IPS
     >>> from backcast.log import Log
-    >>> from backcast.policies.stationary import Fixed
+    >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0, 1] * 20, rewards=[1, 0] * 20, propensities=[0.5] * 40)
     >>> with tempfile.TemporaryDirectory() as folder:
     ...     save_report(evaluate(log, Fixed([0.5, 0.5]), IPS()), f"{folder}/report.html").name

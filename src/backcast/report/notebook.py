@@ -5,22 +5,24 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
+from backcast.report._format import figure
+from backcast.report._summary import Findings, findings_of, verdict
 from backcast.report.charts import comparison_chart, estimate_chart
-from backcast.report.findings import Findings, findings_of
-from backcast.report.sections import difference_rows, policy_rows, remarks
-from backcast.report.verdict import verdict
-from backcast.report.words import figure
+from backcast.report.html import difference_rows, policy_rows, remarks
 
 if TYPE_CHECKING:
+    from backcast.checks.findings import HealthReport
     from backcast.comparison import Comparison
     from backcast.estimate import Estimate
-    from backcast.health.findings import HealthReport
 
-__all__ = ["comparison_html", "estimate_html", "health_html", "mime_bundle"]
 
 # paper and ink of its own, because a drawing cannot follow the notebook's
 CARD = "background:#fff;color:#1b1f24;padding:12px 16px;max-width:720px;font-family:system-ui,sans-serif"
+
+
 TABLE = "border-collapse:collapse;margin:8px 0;background:#fff;color:#1b1f24"
+
+
 CELL = "text-align:left;vertical-align:top;padding:3px 14px 3px 0;border-bottom:1px solid #d5d9df;white-space:normal"
 
 

@@ -6,11 +6,9 @@ import math
 import textwrap
 from typing import TYPE_CHECKING, Any
 
+from backcast.errors import printable
 from backcast.estimate import Estimate
-from backcast.report.facts import belief_in
-from backcast.report.findings import findings_of
-from backcast.report.sections import difference_rows
-from backcast.report.words import (
+from backcast.report._format import (
     assumption_words,
     estimand_words,
     figure,
@@ -19,15 +17,23 @@ from backcast.report.words import (
     percent,
     value_words,
 )
+from backcast.report._grading import belief_in
+from backcast.report._summary import findings_of
+from backcast.report.html import difference_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-__all__ = ["differences_table", "estimate_text", "estimates_table", "one_line"]
 
 WIDTH = 100
+
+
 LABEL = 12
+
+
 ESTIMATED = "Propensities were estimated from the log, not recorded; no interval knows the error of that."
+
+
 STYLES = {"": "", "good": "green", "fair": "yellow", "poor": "red"}
 
 
@@ -62,17 +68,8 @@ def estimate_text(estimate: Estimate) -> str:
         ("note", ESTIMATED if facts.get("propensities_estimated") else ""),
         *(("note", note) for note in estimate.notes),
     ]
-    head = f"{one_line(estimate.policy)}: {value_words(estimate)} a round"
-    return "\n".join([head, *(_wrapped(label, one_line(text)) for label, text in lines if text)])
-
-
-def one_line(text: str) -> str:
-    r"""The text with every character that could move a terminal's cursor taken out.
-
-    >>> one_line("a\nb\x1b[2Jc")
-    'a b [2Jc'
-    """
-    return "".join(sign if sign.isprintable() else " " for sign in text)
+    head = f"{printable(estimate.policy)}: {value_words(estimate)} a round"
+    return "\n".join([head, *(_wrapped(label, printable(text)) for label, text in lines if text)])
 
 
 def _wrapped(label: str, text: str) -> str:
@@ -177,7 +174,7 @@ def estimates_table(result: Any) -> Table:
         belief = belief_in(estimate)
         # Text, not markup: a name such as "[red]" is shown as it is
         table.add_row(
-            Text(one_line(name)),
+            Text(printable(name)),
             value_words(estimate),
             interval_words(estimate.interval),
             *([percent(estimate.diagnostics.to_dict().get("acceptance_rate", math.nan))] if accepting else []),
@@ -199,7 +196,7 @@ def differences_table(result: Any) -> Table:
     table.add_column("value", justify="right", no_wrap=True)
     table.add_column("interval, for all of them together", no_wrap=True)
     for row in difference_rows(findings):
-        table.add_row(Text(one_line(row["name"])), row["value"], row["interval"])
+        table.add_row(Text(printable(row["name"])), row["value"], row["interval"])
     return table
 
 

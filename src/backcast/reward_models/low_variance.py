@@ -8,18 +8,16 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from backcast.arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast.errors import OptionError
 from backcast.log import Log
-from backcast.reward_models.folds import fold_numbers
-from backcast.reward_models.per_action import features_of, rows_by_action
-from backcast.reward_models.protocol import not_fitted
-from backcast.reward_models.ridge_path import Examples, RidgePath, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.weighting import inverse_power
-
-__all__ = ["Choice", "LowVariance"]
+from backcast.reward_models._ridge_path import Examples, RidgePath, ridge_path, ridge_paths_without_folds
+from backcast.reward_models.cross_fitting import fold_numbers
+from backcast.reward_models.regression import features_of, inverse_power, not_fitted, rows_by_action
 
 SCHEMES = ("none", "inverse", "inverse_square", "mrdr")
+
+
 EARLY = 50  # events an action that the early learner has seen
 
 

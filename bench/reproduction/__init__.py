@@ -1,0 +1,1 @@
+"""The experiments of the founding paper: ``python -m bench.reproduction`` (``make reproduce``)."""

@@ -1,0 +1,1 @@
+"""Compiled loops of Algorithm 1, clock replay and forward simulation (private)."""

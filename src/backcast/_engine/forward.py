@@ -1,0 +1,134 @@
+"""A policy run forward: contexts arrive, it acts, rewards are drawn, it learns. The direct method's engine."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backcast._arrays import BoolArray, FloatArray, IntArray, plain
+from backcast._kernels.contexts import mask_of, view_of
+from backcast._kernels.dispatch import is_builtin, learn, score
+from backcast._kernels.jit import compiled, uncached
+from backcast.log import Log
+from backcast.policies._calls import fresh_copy, probabilities_of, teach
+from backcast.policies.base import batch_size_of, is_learning
+from backcast.policies.compiled import CompiledPolicy
+
+
+class RewardLaw(NamedTuple):
+    """How rewards fall around their means: two-point on ``low, high``, or the mean plus a residual drawn at random.
+
+    ``residuals`` is empty for the two-point law; a single zero means that the mean itself is paid.
+    """
+
+    low: float
+    high: float
+    residuals: FloatArray
+
+
+@compiled
+def draw_action(probabilities: FloatArray, uniform: float) -> int:
+    """The action where the cumulative probability passes the draw.
+
+    >>> draw_action(np.array([0.25, 0.75]), 0.3)
+    1
+    """
+    total = 0.0
+    last = 0
+    for a in range(probabilities.size):
+        if probabilities[a] > 0.0:
+            last = a
+            total += probabilities[a]
+            if uniform < total:
+                return a
+    return last
+
+
+@compiled
+def draw_reward(law: RewardLaw, mean: float, uniform: float) -> float:
+    """One reward of this mean: ``high`` with probability ``(mean - low)/(high - low)``, or mean plus residual."""
+    if law.residuals.size == 0:
+        return law.high if uniform < (mean - law.low) / (law.high - law.low) else law.low
+    return float(mean + law.residuals[int(uniform * law.residuals.size)])
+
+
+@compiled
+def draw_actions(probabilities: FloatArray, uniforms: FloatArray) -> IntArray:
+    """One action for each row of probabilities."""
+    actions = np.empty(uniforms.size, dtype=np.int64)
+    for k in range(uniforms.size):
+        actions[k] = draw_action(probabilities[k], uniforms[k])
+    return actions
+
+
+@compiled
+def draw_rewards(law: RewardLaw, means: FloatArray, uniforms: FloatArray) -> FloatArray:
+    """One reward for each mean."""
+    rewards = np.empty(uniforms.size)
+    for k in range(uniforms.size):
+        rewards[k] = draw_reward(law, means[k], uniforms[k])
+    return rewards
+
+
+def _forward(
+    state: Any, view: Any, available: BoolArray, means: FloatArray, law: RewardLaw, uniforms: FloatArray, batch: int
+) -> FloatArray:
+    n, n_actions = means.shape
+    expected = np.zeros(n)
+    target = np.empty(n_actions)
+    actions = np.empty(batch, dtype=np.int64)
+    rewards = np.empty(batch)
+    shares = np.empty(batch)
+    waiting = 0
+    for k in range(n):
+        score(state, view, k, available, target)
+        for a in range(n_actions):
+            expected[k] += target[a] * means[k, a]
+        actions[waiting] = draw_action(target, uniforms[k, 0])
+        rewards[waiting] = draw_reward(law, means[k, actions[waiting]], uniforms[k, 1])
+        shares[waiting] = target[actions[waiting]]
+        waiting += 1
+        if waiting == batch:
+            for i in range(batch):
+                learn(state, view, k - batch + 1 + i, actions[i], rewards[i], shares[i])
+            waiting = 0
+    return expected
+
+
+_forward_cached = compiled(_forward)
+
+
+_forward_fresh = uncached(_forward)
+
+
+def run_forward(policy: Any, log: Log, means: FloatArray, law: RewardLaw, rng: np.random.Generator) -> FloatArray:
+    """Run a fresh copy of the policy over the log's contexts; expected reward ``sum_a pi_t(a) mean(a)`` by round."""
+    twin = fresh_copy(policy, log, rng)
+    uniforms = rng.random((len(log), 2))
+    means = plain(means)
+    if isinstance(twin, CompiledPolicy):
+        state = twin.state_for(log._contexts)
+        loop = _forward_cached if is_builtin(state) else _forward_fresh
+        available = mask_of(log._available)
+        expected: FloatArray = loop(state, view_of(log._contexts), available, means, law, uniforms, twin.batch_size)
+        return expected
+    return _forward_in_blocks(twin, log, means, law, uniforms)
+
+
+def _forward_in_blocks(twin: Any, log: Log, means: FloatArray, law: RewardLaw, uniforms: FloatArray) -> FloatArray:
+    learning = is_learning(twin)
+    batch = batch_size_of(twin) if learning else 1 << 14
+    expected = np.empty(len(log))
+    for start in range(0, len(log), batch):
+        part = log[start : start + batch]
+        probabilities = probabilities_of(twin, part)
+        block = means[start : start + batch]
+        expected[start : start + batch] = (probabilities * block).sum(axis=1)
+        if learning and len(part) == batch:
+            rows = np.arange(len(part))
+            actions = draw_actions(probabilities, uniforms[start : start + batch, 0].copy())
+            rewards = draw_rewards(law, block[rows, actions], uniforms[start : start + batch, 1].copy())
+            lesson = part.replace(_actions=actions, _rewards=rewards)
+            teach(twin, [lesson], probabilities[rows, actions])
+    return expected

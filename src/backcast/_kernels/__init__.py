@@ -1,0 +1,1 @@
+"""Numba plumbing: compilation, dispatch and context layouts (private)."""

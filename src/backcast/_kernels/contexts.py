@@ -1,0 +1,335 @@
+"""Sums of products in one fixed order, so that a score has the same bits in every driver and block size.
+
+Terms are added four at a time, ``total + ((a + b) + (c + d))``: short chains of dependent additions, which a processor
+overlaps, and the same ones whether one action is scored or all of them side by side. No fast-math anywhere.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple, TypeAlias
+
+import numpy as np
+from numba.extending import overload
+
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
+from backcast._kernels.jit import ALWAYS_INLINE, inlined
+
+
+@inlined
+def add_products(weights: FloatArray, row: FloatArray, out: FloatArray) -> None:
+    """``out[a] += sum_j weights[j, a] row[j]`` for every column ``a``.
+
+    >>> import numpy as np
+    >>> out = np.zeros(2)
+    >>> add_products(np.array([[1.0, 2.0], [0.5, 0.0]]), np.array([2.0, 4.0]), out)
+    >>> out
+    array([4., 4.])
+    """
+    # columns inside: their sums are independent, so the loop vectorises without reordering any of them
+    whole = row.size - row.size % 4
+    for j in range(0, whole, 4):
+        first, second, third, fourth = row[j], row[j + 1], row[j + 2], row[j + 3]
+        for a in range(out.size):
+            out[a] += (weights[j, a] * first + weights[j + 1, a] * second) + (
+                weights[j + 2, a] * third + weights[j + 3, a] * fourth
+            )
+    for j in range(whole, row.size):
+        for a in range(out.size):
+            out[a] += weights[j, a] * row[j]
+
+
+@inlined
+def dot(weights: FloatArray, row: FloatArray) -> float:
+    """``sum_j weights[j] row[j]``, with the bits of :func:`add_products`.
+
+    >>> import numpy as np
+    >>> dot(np.array([1.0, 0.5]), np.array([2.0, 4.0]))
+    4.0
+    """
+    total = 0.0
+    whole = row.size - row.size % 4
+    for j in range(0, whole, 4):
+        total += (weights[j] * row[j] + weights[j + 1] * row[j + 1]) + (
+            weights[j + 2] * row[j + 2] + weights[j + 3] * row[j + 3]
+        )
+    for j in range(whole, row.size):
+        total += weights[j] * row[j]
+    return total
+
+
+class Dense(NamedTuple):
+    """One row of features an event, shared by all actions: ``(n, d)``."""
+
+    x: FloatArray
+
+
+class Sparse(NamedTuple):
+    """One CSR row of features an event, shared by all actions; features in order, none twice."""
+
+    data: FloatArray
+    indices: IntArray
+    indptr: IntArray
+
+
+class ActionFeatures(NamedTuple):
+    """One row of features for every action of every event: ``(n, K, d)``."""
+
+    x: FloatArray
+
+
+View: TypeAlias = Dense | Sparse | ActionFeatures
+
+
+NO_MASK = np.ones((0, 0), dtype=np.bool_)
+
+
+def view_of(contexts: Contexts) -> View:
+    """Wrap contexts for compiled code.
+
+    >>> view_of(np.zeros((2, 3))).x.shape
+    (2, 3)
+    """
+    if is_sparse(contexts):
+        return _sparse_view(contexts)
+    array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
+    return Dense(array) if array.ndim == 2 else ActionFeatures(array)
+
+
+def _sparse_view(contexts: Any) -> Sparse:
+    if not contexts.has_canonical_format:
+        contexts = contexts.copy()
+        contexts.sum_duplicates()
+    columns = (contexts.data, np.float64), (contexts.indices, np.int64), (contexts.indptr, np.int64)
+    return Sparse(*(np.require(column, dtype=dtype, requirements=["C", "W"]) for column, dtype in columns))
+
+
+def mask_of(available: BoolArray | None) -> BoolArray:
+    """The availability mask for compiled code; an empty one stands for "all actions, always"."""
+    return NO_MASK if available is None else np.require(available, dtype=np.bool_, requirements=["C", "W"])
+
+
+def add_scores(view: View, k: int, weights: FloatArray, out: FloatArray) -> None:
+    """Add ``weights[:, a] . x`` to ``out[a]`` for every action, in compiled code only.
+
+    Column 0 of ``weights`` serves all actions when each has features of its own.
+    """
+    raise NotImplementedError("add_scores runs inside compiled code")
+
+
+def dot_row(view: View, k: int, action: int, weights: FloatArray) -> float:
+    """``weights[:, action] . x``, with the bits of ``add_scores``. Compiled code only."""
+    raise NotImplementedError("dot_row runs inside compiled code")
+
+
+def dot_column(view: View, action: int, weights: FloatArray, out: FloatArray) -> None:
+    """``dot_row`` of one action at every event, in one sweep. Compiled code only."""
+    raise NotImplementedError("dot_column runs inside compiled code")
+
+
+def load_row(view: View, k: int, action: int, row: FloatArray) -> None:
+    """Write the features that ``action`` has at event ``k`` into ``row``. Compiled code only."""
+    raise NotImplementedError("load_row runs inside compiled code")
+
+
+def _dense_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    add_products(weights, view.x[k], out)
+
+
+def _sparse_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    for i in range(view.indptr[k], view.indptr[k + 1]):
+        feature = view.data[i]
+        for a in range(out.size):
+            out[a] += weights[view.indices[i], a] * feature
+
+
+def _action_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        out[a] += dot(weights[:, 0], view.x[k, a])
+
+
+def _dense_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
+    return dot(weights[:, action], view.x[k])
+
+
+def _sparse_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
+    total = 0.0
+    for i in range(view.indptr[k], view.indptr[k + 1]):
+        total += weights[view.indices[i], action] * view.data[i]
+    return total
+
+
+def _action_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
+    return dot(weights[:, 0], view.x[k, action])
+
+
+def _dense_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
+    x, column = view.x, weights[:, action].copy()
+    for k in range(out.size):
+        out[k] = dot(column, x[k])
+
+
+def _any_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
+    for k in range(out.size):
+        out[k] = dot_row(view, k, action, weights)
+
+
+def _dense_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    for j in range(row.size):
+        row[j] = view.x[k, j]
+
+
+def _sparse_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    row[:] = 0.0
+    for i in range(view.indptr[k], view.indptr[k + 1]):
+        row[view.indices[i]] = view.data[i]
+
+
+def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    for j in range(row.size):
+        row[j] = view.x[k, action, j]
+
+
+_SCORES = {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores}
+
+
+_DOTS = {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot}
+
+
+_COLUMNS = {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column}
+
+
+_ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
+
+
+@overload(add_scores, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
+    return _SCORES[view.instance_class]
+
+
+@overload(dot_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _dot_row(view: Any, k: Any, action: Any, weights: Any) -> Any:
+    return _DOTS[view.instance_class]
+
+
+@overload(dot_column, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _dot_column(view: Any, action: Any, weights: Any, out: Any) -> Any:
+    return _COLUMNS[view.instance_class]
+
+
+@overload(load_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _load_row(view: Any, k: Any, action: Any, row: Any) -> Any:
+    return _ROWS[view.instance_class]
+
+
+def size_of(n_features: int) -> int:
+    """How many numbers a symmetric matrix takes.
+
+    >>> size_of(3)
+    6
+    """
+    return n_features * (n_features + 1) // 2
+
+
+@inlined
+def products_of(row: FloatArray, out: FloatArray) -> None:
+    """Write ``x_j x_i``, ``i <= j``, into ``out``.
+
+    >>> import numpy as np
+    >>> out = np.zeros(3)
+    >>> products_of(np.array([2.0, 3.0]), out)
+    >>> out
+    array([4., 6., 9.])
+    """
+    first = 0
+    for j in range(row.size):
+        feature = row[j]
+        for i in range(j + 1):
+            out[first + i] = feature * row[i]
+        first += j + 1
+
+
+@inlined
+def store_matrix(matrix: FloatArray, squares: FloatArray, column: int) -> None:
+    """Write a symmetric matrix into its column.
+
+    >>> import numpy as np
+    >>> squares = np.zeros((3, 1))
+    >>> store_matrix(np.array([[1.0, 0.5], [0.5, 4.0]]), squares, 0)
+    >>> squares[:, 0]
+    array([1., 1., 4.])
+    """
+    first = 0
+    for j in range(matrix.shape[0]):
+        for i in range(j):
+            squares[first + i, column] = matrix[j, i] + matrix[i, j]
+        squares[first + j, column] = matrix[j, j]
+        first += j + 1
+
+
+def add_squares(view: View, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    """Add ``x' M_a x`` to ``out[a]`` for every action, in compiled code only; ``products`` is scratch.
+
+    Column 0 of ``squares`` serves all actions when each has features of its own.
+    """
+    raise NotImplementedError("add_squares runs inside compiled code")
+
+
+def square_of(view: View, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
+    """``x' M_action x``, with the bits of ``add_squares``. Compiled code only."""
+    raise NotImplementedError("square_of runs inside compiled code")
+
+
+def _dense_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    products_of(view.x[k], products)
+    add_products(squares, products, out)
+
+
+def _sparse_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    # features are in order and none comes twice: views make sure
+    for j in range(view.indptr[k], view.indptr[k + 1]):
+        first = view.indices[j] * (view.indices[j] + 1) // 2
+        for i in range(view.indptr[k], j + 1):
+            product = view.data[j] * view.data[i]
+            for a in range(out.size):
+                out[a] += squares[first + view.indices[i], a] * product
+
+
+def _action_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        products_of(view.x[k, a], products)
+        out[a] += dot(squares[:, 0], products)
+
+
+def _dense_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
+    products_of(view.x[k], products)
+    return dot(squares[:, action], products)
+
+
+def _sparse_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
+    total = 0.0
+    for j in range(view.indptr[k], view.indptr[k + 1]):
+        first = view.indices[j] * (view.indices[j] + 1) // 2
+        for i in range(view.indptr[k], j + 1):
+            total += squares[first + view.indices[i], action] * (view.data[j] * view.data[i])
+    return total
+
+
+def _action_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
+    products_of(view.x[k, action], products)
+    return dot(squares[:, 0], products)
+
+
+_ADD = {Dense: _dense_squares, Sparse: _sparse_squares, ActionFeatures: _action_squares}
+
+
+_ONE = {Dense: _dense_square, Sparse: _sparse_square, ActionFeatures: _action_square}
+
+
+@overload(add_squares, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _add_squares(view: Any, k: Any, squares: Any, products: Any, out: Any) -> Any:
+    return _ADD[view.instance_class]
+
+
+@overload(square_of, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+def _square_of(view: Any, k: Any, action: Any, squares: Any, products: Any) -> Any:
+    return _ONE[view.instance_class]

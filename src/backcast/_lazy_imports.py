@@ -1,0 +1,33 @@
+"""Load the public names of a package on first use, as its ``__init__.pyi`` lists them."""
+
+from __future__ import annotations
+
+import ast
+import importlib
+from collections.abc import Callable
+from pathlib import Path
+
+LazyNames = tuple[Callable[[str], object], Callable[[], list[str]], list[str]]
+
+
+def lazy_names(package: str, init_file: str) -> LazyNames:
+    """Return ``__getattr__``, ``__dir__`` and ``__all__`` for a package whose stub has one import per public name.
+
+    The stub is what type checkers and editors read, so every name is written once (the idea of SPEC 1 and
+    ``lazy_loader``; that package is not used because of its import race before Python 3.11.9).
+    """
+    homes: dict[str, str] = {}
+    for node in ast.parse(Path(init_file).with_suffix(".pyi").read_text()).body:
+        if isinstance(node, ast.ImportFrom):
+            homes.update({alias.name: node.module or package for alias in node.names})
+
+    def load(name: str) -> object:
+        if name not in homes:
+            raise AttributeError(f"module {package!r} has no attribute {name!r}")
+        if homes[name] == package:
+            return importlib.import_module(f"{package}.{name}")
+        return getattr(importlib.import_module(homes[name]), name)
+
+    public = sorted(homes)
+    listed = sorted([*public, "__version__"]) if package == "backcast" else public
+    return load, lambda: listed, public

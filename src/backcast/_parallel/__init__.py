@@ -1,0 +1,1 @@
+"""Jobs on one or many processes, with checkpoints (private)."""

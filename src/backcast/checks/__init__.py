@@ -1,0 +1,5 @@
+"""Checks of logs, and contract tests for policies."""
+
+from backcast._lazy_imports import lazy_names
+
+__getattr__, __dir__, __all__ = lazy_names(__name__, __file__)

@@ -1,1 +1,0 @@
-"""Compiled kernels and the drivers that run policies through a log."""

@@ -1,0 +1,339 @@
+"""The pool of work behind replicates: passes over the log or parts of it, for all policies, wherever they are done.
+
+Work is passes x policies, each with a stream of randomness of its own, so the answer does not depend on who did which.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from contextlib import closing, suppress
+from dataclasses import dataclass, field, replace
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+
+from backcast._arrays import FloatArray, IntArray
+from backcast._parallel.jobs import Job, work_off
+from backcast._parallel.workers import Shared
+from backcast._request import Question, stopped_note
+from backcast.errors import Enough, HorizonNotReached, OptionError
+from backcast.evaluators._replicate_statistics import (
+    LEAST_SUBSETS,
+    Outcome,
+    Replicated,
+    Replicates,
+    _without_error,
+    replicated_from,
+)
+from backcast.intervals.learning import GroupJackknife
+from backcast.log import Log
+from backcast.policies.compiled import CompiledPolicy
+
+FULL, SUBSET, GROUPING = 0, 1, 2
+
+
+class Material(NamedTuple):
+    """What replicates share: the events, their predictions, and the horizon."""
+
+    log: Log
+    predicted: FloatArray
+    horizon: int
+
+
+class Replicable(Protocol):
+    """An evaluator whose answer is an average over replicates."""
+
+    @property
+    def name(self) -> str:
+        """How results call it."""
+        ...
+
+    def material(self, question: Question) -> Material:
+        """What the replicates share."""
+        ...
+
+    def replicate(
+        self, policy: Any, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> Outcome:
+        """One replicate on these rows (None: all)."""
+        ...
+
+    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+        """Whether subsets like these are long enough."""
+        ...
+
+    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+        """The error for a horizon that the whole log does not reach."""
+        ...
+
+
+class Groups(NamedTuple):
+    """Events dealt out at random into groups of one size: those of each group in order, and where each begins.
+
+    >>> Groups.of(4, 2, seed=0).rows((0, 1))
+    array([0, 1, 2, 3])
+    """
+
+    events: IntArray
+    edges: IntArray
+
+    @classmethod
+    def of(cls, events: int, number: int, seed: int) -> Groups:
+        """The groups of a seed."""
+        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(GROUPING,)))
+        dealt = [np.sort(part) for part in np.array_split(rng.permutation(events), number)]
+        return cls(np.concatenate(dealt), np.cumsum([0, *(part.size for part in dealt)]))
+
+    @property
+    def number(self) -> int:
+        """How many there are."""
+        return self.edges.size - 1
+
+    def rows(self, chosen: Sequence[int]) -> IntArray:
+        """The events of these groups, in order."""
+        return np.sort(np.concatenate([self.events[self.edges[g] : self.edges[g + 1]] for g in chosen]))
+
+
+@dataclass
+class Pool:
+    """Runs replicates of all policies, in parallel, each with its own seed, until it is done or somebody has enough."""
+
+    evaluator: Replicable
+    policies: Sequence[Any]
+    material: Material
+    question: Question
+    groups: Groups | None = None
+    stopped: bool = False
+    _shared: Shared = field(init=False, repr=False)
+
+    def __post_init__(self) -> None:
+        self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.question.seed)
+
+    def close(self) -> None:
+        """Let the workers go."""
+        self._shared.close()
+
+    def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
+        """Passes over the whole log, for each policy."""
+        events = len(self.material.log)
+        return self._run([Job(("pass", number), (None, (FULL, number)), events) for number in numbers])
+
+    def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[Outcome]]:
+        """Passes over groups, by number and chosen groups, for each policy."""
+        jobs = [Job(("subset", len(own), i), (own, (SUBSET, i)), self._share(len(own))) for i, own in chosen]
+        return self._run(jobs)
+
+    def _share(self, taken: int) -> int:
+        assert self.groups is not None
+        return len(self.material.log) * taken // self.groups.number
+
+    def _run(self, jobs: Sequence[Job]) -> list[list[Outcome]]:
+        if self.stopped:
+            raise Enough
+        # compiled policies release the lock, so threads share the log; others need processes of their own
+        threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
+        found = work_off(_one, self._shared, jobs, self.question.terms, threads=threads, kinds=(Outcome,))
+        self.stopped = found.stopped
+        return found.results
+
+
+def _one(
+    evaluator: Replicable,
+    policies: Sequence[Any],
+    material: Material,
+    groups: Groups | None,
+    seed: int,
+    chosen: Sequence[int] | None,
+    key: tuple[int, ...],
+) -> list[Outcome]:
+    # sent by the numbers of its groups: the events themselves would be most of what travels
+    rows = None if chosen is None or groups is None else groups.rows(chosen)
+    # the same seed for every policy: common randomness makes their differences sharper
+    own = np.random.SeedSequence(seed, spawn_key=key)
+    return [evaluator.replicate(policy, material, rows, own) for policy in policies]
+
+
+FIRST_PASSES, MOST_PASSES = 16, 96
+
+
+MOST_BATCHES = 3
+
+
+PILOTS = 8
+
+
+SMALL_SHARE = 0.1
+
+
+NOISY_SHARE = 0.5
+
+
+TOO_SHORT = (
+    "subsets of the log are too short for {} rounds, so no standard error can be given; ask for a shorter horizon, or "
+    "give a longer log"
+)
+
+
+class SubsetsTooShort(HorizonNotReached):
+    """The whole log reaches the horizon, parts of it do not."""
+
+
+def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[Any], material: Material) -> Replicates:
+    """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
+    if not isinstance(question.interval, GroupJackknife | None):
+        raise OptionError(
+            f"{type(question.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+        )
+    method = question.interval or GroupJackknife()
+    passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
+    groups = Groups.of(len(material.log), method.groups, question.seed)
+    with closing(Pool(evaluator, policies, material, question, groups)) as pool:
+        full = pool.passes(range(passes))
+        for row in full:
+            short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
+            if short:
+                raise evaluator.failure(material, max(short))
+        found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
+        with suppress(Enough):
+            found = _with_subsets(pool, found, method, replicates)
+        return _partial(found, passes, replicates) if pool.stopped else found
+
+
+def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
+    """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
+    pilot = Pilot(method.taken, []) if method.taken else _pilot(pool, method.groups, min(PILOTS, replicates))
+    if pilot is None:
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    drawn, subset = _subset_batch(pool, method.groups, range(replicates), pilot)
+    found = replace(found, subset=subset, member=drawn)
+    if not (found.tells_errors or pool.stopped):
+        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
+    return _refined(pool, found, pilot.taken, replicates) if pool.question.replicates == "auto" else found
+
+
+def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
+    """The same with a note of what was done."""
+    whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
+    done = f"{whole} passes over the log and {subsets} replicates"
+    too_few = "" if found.tells_errors else " Too few for a standard error: there is the value alone."
+    return replace(found, notes=(stopped_note(done) + too_few,))
+
+
+def _of(done: int, planned: int) -> str:
+    # more than at first planned: how many there would have been in the end nobody knows
+    return f"{done} of {planned}" if done < planned else f"{done}"
+
+
+def first_passes(replicates: int | str | None) -> int:
+    """How many passes over the whole log come first."""
+    return max(4, min(40, replicates // 8)) if isinstance(replicates, int) else FIRST_PASSES
+
+
+def _first_replicates(question: Question, method: GroupJackknife) -> int:
+    if not isinstance(question.replicates, int):
+        return 10 * method.groups
+    if question.replicates < LEAST_SUBSETS * method.groups:
+        raise OptionError(
+            f"replicates is {question.replicates}; the jackknife over {method.groups} groups needs at least "
+            f"{LEAST_SUBSETS * method.groups}, and {10 * method.groups} to be steady"
+        )
+    return question.replicates
+
+
+class Pilot(NamedTuple):
+    """How many groups a replicate takes, and the first replicates, by policy."""
+
+    taken: int
+    rows: list[list[Outcome]]
+
+
+def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
+    """The fewest groups, from a quarter on, whose first replicates serve every policy; else the most, to get by.
+
+    One replicate would not tell: what a subset exhausts depends on which rare events are in it. To get by, half of the
+    replicates must reach the horizon; None where not even those of five sixths of the log do.
+    """
+    longest = None
+    for taken in _sizes(total):
+        rows = pool.subsets(_drawn(pool, total, taken, range(count)))
+        reached = sum(map(_reaches, rows))
+        if 2 * reached >= count:
+            longest = Pilot(taken, rows)
+        by_policy = zip(*rows, strict=True)
+        if reached == count and all(pool.evaluator.acceptable(outcomes) for outcomes in by_policy):
+            break
+    return longest
+
+
+def _sizes(total: int) -> list[int]:
+    """Numbers of groups that are tried in turn.
+
+    >>> _sizes(30)
+    [8, 10, 15, 20, 25]
+    """
+    return [math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6]
+
+
+def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
+    """So many groups for each of these replicates."""
+    seeds = ((i, np.random.SeedSequence(pool.question.seed, spawn_key=(GROUPING, i))) for i in numbers)
+    return [(i, np.random.default_rng(seed).choice(total, taken, replace=False).tolist()) for i, seed in seeds]
+
+
+def _reaches(row: Sequence[Outcome]) -> bool:
+    return not any(math.isnan(outcome.value) for outcome in row)
+
+
+def _subset_batch(
+    pool: Pool, total: int, numbers: Iterable[int], pilot: Pilot
+) -> tuple[FloatArray, list[list[Outcome]]]:
+    """Replicates of these numbers, of which the pilot has done the first: groups taken, and outcomes."""
+    chosen = _drawn(pool, total, pilot.taken, numbers)
+    rows = pilot.rows + pool.subsets(chosen[len(pilot.rows) :])
+    member = np.array([np.isin(np.arange(total), own).astype(np.float64) for _, own in chosen])
+    kept = [i for i, row in enumerate(rows) if _reaches(row)]
+    return member[kept], [rows[i] for i in kept]
+
+
+def _refined(pool: Pool, found: Replicates, taken: int, size: int) -> Replicates:
+    """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
+    total = found.member.shape[1]
+    for batch in range(1, MOST_BATCHES):
+        if pool.stopped:
+            return found
+        if found.noise_share() <= NOISY_SHARE:
+            break
+        member, more = _subset_batch(pool, total, range(batch * size, (batch + 1) * size), Pilot(taken, []))
+        found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
+    while len(found.full) < MOST_PASSES and not pool.stopped:
+        if found.is_settled(SMALL_SHARE):
+            break
+        more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
+        found = replace(found, full=found.full + more)
+    return found
+
+
+def replicated(evaluator: Replicable, question: Question) -> Replicated:
+    """Value, standard error, interval and curve from replicates; the value alone where none are asked for."""
+    material = evaluator.material(question)
+    if question.replicates is None:
+        return _value_alone(evaluator, question, material)
+    try:
+        found = replicate_all(evaluator, question, [question.policy], material)
+    except SubsetsTooShort as reason:
+        note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
+        alone = _value_alone(evaluator, question, material)
+        return alone._replace(notes=(note, *alone.notes))
+    return replicated_from(found, 0, question)
+
+
+def _value_alone(evaluator: Replicable, question: Question, material: Material) -> Replicated:
+    planned = first_passes(None)
+    with closing(Pool(evaluator, [question.policy], material, question)) as pool:
+        outcomes = [row[0] for row in pool.passes(range(planned))]
+    short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
+    if short:
+        raise evaluator.failure(material, max(short))
+    done = f"{len(outcomes)} of {planned} passes over the log"
+    return _without_error(outcomes, material.horizon, (stopped_note(done),) if pool.stopped else ())

@@ -1,0 +1,129 @@
+"""Inverse propensity scoring."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from backcast._request import Question
+from backcast.estimate import Estimate
+from backcast.evaluators._weight_transforms import CLIP, Threshold, answer_shaped, check_threshold
+from backcast.evaluators._weighted_estimate import Method, answer_by
+from backcast.intervals._sample import TERM, WEIGHT, Controlled, Form, Moments, SelfNormalised, best_baseline
+
+
+@dataclass(frozen=True)
+class IPS:
+    """``mean_k w_k r_k`` with ``w = pi/p`` (Horvitz and Thompson 1952): unbiased, at the mercy of large weights.
+
+    Asks no reward model. A policy with ``probability_of(contexts, actions)`` is asked for the logged actions only,
+    so that thousands of actions cost no more than two.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.fixed import Fixed
+    >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[1, 0.5, 0, 0], propensities=[0.5] * 4)
+    >>> IPS().answer(Question(log, Fixed([0.75, 0.25]))).value
+    0.4375
+
+    By hand: the weights are 1.5 and 0.5; (1.5 * 1 + 0.5 * 0.5) / 4.
+    """
+
+    def answer(self, question: Question) -> Estimate:
+        """The weighted average of the rewards."""
+        return answer_by(Method("IPS"), question)
+
+
+def self_normalised(moments: Moments) -> Form:
+    """The form of a quotient of averages."""
+    return SelfNormalised()
+
+
+@dataclass(frozen=True)
+class SNIPS:
+    """``sum_k w_k r_k / sum_k w_k`` (Swaminathan and Joachims 2015).
+
+    Stays within the rewards seen and does not move when a constant is added to them; its bias is of order 1/n.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.fixed import Fixed
+    >>> log = Log(contexts=None, actions=[0, 0, 0, 1], rewards=[1, 1, 0, 1], propensities=[0.5] * 4)
+    >>> SNIPS().answer(Question(log, Fixed([0.75, 0.25]))).value
+    0.7
+
+    By hand: the weights are 1.5 and 0.5; (1.5 + 1.5 + 0.5) / 5.
+    """
+
+    def answer(self, question: Question) -> Estimate:
+        """The average reward under normalised weights."""
+        return answer_by(Method("SNIPS", form=self_normalised), question)
+
+
+@dataclass(frozen=True)
+class ClippedIPS:
+    """``mean_k min(w_k, l) r_k`` (Ionides 2008): less variance, and with rewards >= 0 a bias downwards.
+
+    Parameters
+    ----------
+    threshold
+        The largest weight l; "auto" chooses among powers of two by SLOPE++.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.fixed import Fixed
+    >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 1], propensities=[0.25, 0.75])
+    >>> ClippedIPS(threshold=2.0).answer(Question(log, Fixed([0.75, 0.25]))).value
+    1.1666666666666667
+
+    By hand: the weights 3 and 1/3 become 2 and 1/3.
+    """
+
+    threshold: Threshold = "auto"
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold)
+
+    def answer(self, question: Question) -> Estimate:
+        """The average reward under clipped weights."""
+        return answer_shaped("ClippedIPS", CLIP, self.threshold, question, model=False)
+
+
+def controlled(moments: Moments) -> Controlled:
+    """IPS less the best baseline times the weights' known error.
+
+    >>> import numpy as np
+    >>> from backcast.intervals._sample import Columns
+    >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
+    >>> float(controlled(Moments.of(Columns(0 * w, w, w * r, w, r, w))).baseline)
+    1.0
+
+    By hand: all rewards are 1, so ``w r`` moves with ``w`` one to one.
+    """
+    spread, together = moments.scatter[WEIGHT, [WEIGHT, TERM]] / moments.n
+    return Controlled(float(best_baseline(moments.mean[WEIGHT], spread, together)))
+
+
+@dataclass(frozen=True)
+class BaselineIPS:
+    """``mean_k w_k r_k - b (mean_k w_k - 1)`` with ``b = cov(w r, w) / var(w)`` (Gupta et al. 2024).
+
+    Weights average 1 in expectation, so any fixed baseline b leaves IPS unbiased; this one leaves the least
+    variance. It is estimated from the same events, at a bias of order 1/n.
+
+    Examples
+    --------
+    >>> from backcast.log import Log
+    >>> from backcast.policies.fixed import Fixed
+    >>> log = Log(contexts=None, actions=[0, 0, 1], rewards=[1, 1, 1], propensities=[0.5] * 3)
+    >>> BaselineIPS().answer(Question(log, Fixed([0.75, 0.25]))).value
+    1.0
+
+    By hand: IPS would say 3.5/3, but the weights are as much too large: 3.5/3 - 1 * (3.5/3 - 1).
+    """
+
+    def answer(self, question: Question) -> Estimate:
+        """The weighted average of the rewards, corrected for the weights' own error."""
+        return answer_by(Method("BaselineIPS", form=controlled), question)

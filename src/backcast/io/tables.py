@@ -1,0 +1,148 @@
+"""Frames and files of tables to logs: Parquet, CSV, NDJSON, and any frame that speaks Arrow."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import pyarrow as pa
+
+from backcast.errors import ColumnError, LogError, OptionError
+from backcast.io._arrow import collect, known_labels, labels_among
+from backcast.io._columns import Columns, lay_out
+from backcast.io._files import FilePath, find_files
+from backcast.io._slices import open_files, to_pieces
+from backcast.io.stream import LogStream, open_stream
+from backcast.log import Log
+
+
+def read_log(
+    path: FilePath | Sequence[FilePath],
+    *,
+    context: Sequence[str] | str,
+    action: str,
+    reward: str,
+    propensity: str | float | None,
+    format: str | None = None,  # noqa: A002
+    **options: Any,
+) -> Log:
+    r"""Read a log from Parquet, CSV or NDJSON files.
+
+    Only the columns named are read. Numbers and booleans become features as they are; a text column becomes
+    ``hash_size`` features by hashing (see :mod:`backcast.sources.encode`). Many hashed features give a sparse matrix.
+
+    Parameters
+    ----------
+    path
+        A file, a pattern (``"log/*.parquet"``), a folder (``key=value`` folders below it are columns too), an
+        address (``"s3://..."``), or a list of these. Text files may be compressed (``.csv.gz``).
+    context
+        Names and patterns of the context columns, in the order of the features.
+    action, reward, propensity
+        Names of these columns. A propensity that was the same for all events may be given as a number; None, where
+        none was recorded, estimates it (see :func:`backcast.with_estimated_propensities`).
+    format
+        ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``, where the files' endings do not say.
+    **options
+        ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
+        ``hash_size``: see :class:`Columns`.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+    >>> _ = file.write_text("hour,shown,click,p\n7,mail,1,0.5\n9,none,0,0.25\n")
+    >>> log = read_log(file, context="hour", action="shown", reward="click", propensity="p")
+    >>> log, log.action_labels
+    (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
+    """
+    columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+    return _with_propensities(_open(path, columns, format, batch_rows=1).read(), columns)
+
+
+def _with_propensities(log: Log, columns: Columns) -> Log:
+    if columns.propensity is not None:
+        return log
+    from backcast.propensities.estimate import with_estimated_propensities
+
+    return with_estimated_propensities(log)
+
+
+def scan_log(
+    path: FilePath | Sequence[FilePath],
+    *,
+    context: Sequence[str] | str,
+    action: str,
+    reward: str,
+    propensity: str | float,
+    format: str | None = None,  # noqa: A002
+    batch_rows: int = 65_536,
+    **options: Any,
+) -> LogStream:
+    r"""Read a log in parts, for logs larger than memory; arguments are those of :func:`read_log`.
+
+    All parts code the actions alike, so the labels must be known before the first part: give ``n_actions`` (actions
+    are then whole numbers from 0) or ``action_labels``, or one pass over the action column alone finds them now.
+
+    Parameters
+    ----------
+    batch_rows
+        Events in a part.
+
+    Examples
+    --------
+    >>> import tempfile, pathlib
+    >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
+    >>> _ = file.write_text("hour,shown,click,p\n7,mail,1,0.5\n9,none,0,0.25\n8,mail,0,0.5\n")
+    >>> stream = scan_log(file, context="hour", action="shown", reward="click", propensity="p", batch_rows=2)
+    >>> stream
+    LogStream(3 events in 1 file, 2 actions)
+    >>> [part.actions.tolist() for part in stream]
+    [[0, 1], [0]]
+    """
+    if propensity is None:
+        raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
+    columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+    return _open(path, columns, format, batch_rows)
+
+
+def _open(path: FilePath | Sequence[FilePath], columns: Columns, file_format: str | None, batch_rows: int) -> LogStream:
+    opened = open_files(find_files(path, file_format))
+    layout = lay_out(columns, opened.schema)
+    return open_stream(to_pieces(opened, layout), layout, batch_rows)
+
+
+def log_from_frame(frame: Any, columns: Columns) -> Log:
+    """Build a log from a frame that speaks Arrow (pandas, polars, pyarrow, duckdb) or a dict of arrays.
+
+    Examples
+    --------
+    >>> columns = Columns(context="hour", action="shown", reward="click", propensity="p")
+    >>> log_from_frame({"hour": [1, 2], "shown": ["a", "b"], "click": [0, 1], "p": [0.5, 0.5]}, columns)
+    Log(2 events, 2 actions, 1 feature)
+    """
+    schema, batches = _read_frame(frame)
+    layout = lay_out(columns, schema)
+    needed = [batch.select(list(layout.names)) for batch in batches]
+    n = sum(batch.num_rows for batch in needed)
+    if n == 0:
+        raise LogError("the frame is empty; a log needs at least one event")
+    labels = known_labels(layout, schema.field(columns.action).type)
+    if labels is None:
+        labels = labels_among((batch.column(columns.action) for batch in needed), layout.declared)
+    return _with_propensities(collect(needed, n, layout, labels), columns)
+
+
+def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
+    try:
+        if isinstance(frame, Mapping):
+            frame = pa.table(dict(frame))
+        if not hasattr(frame, "__arrow_c_stream__"):
+            raise LogError(
+                f"a {type(frame).__name__} does not speak Arrow (__arrow_c_stream__); give a pandas, polars, pyarrow "
+                "or duckdb frame (collect a lazy one first), or a dict of columns"
+            )
+        reader = pa.RecordBatchReader.from_stream(frame)
+        return reader.schema, list(reader)
+    except (pa.ArrowException, TypeError) as problem:
+        raise ColumnError(f"the frame has a column that Arrow cannot hold ({problem}); give it one type") from None

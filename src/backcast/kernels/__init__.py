@@ -1,1 +1,0 @@
-"""What the compiled parts share: the decorator, context views, and the dispatch to a policy's kernels."""

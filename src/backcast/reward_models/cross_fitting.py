@@ -1,0 +1,306 @@
+"""Cutting a log into parts: at random, or in stages that grow."""
+
+from __future__ import annotations
+
+import copy
+import math
+import numbers
+from collections.abc import Iterator
+from dataclasses import KW_ONLY, dataclass
+from typing import NamedTuple, Protocol, TypeGuard
+
+import numpy as np
+import numpy.typing as npt
+
+from backcast._arrays import FloatArray, IntArray
+from backcast.errors import EvaluationError, OptionError
+from backcast.log import Log
+from backcast.reward_models.regression import PerAction, RewardModel
+
+
+def fold_numbers(n: int, folds: int, rng: np.random.Generator) -> IntArray:
+    """A random fold ``0..folds-1`` for each of n events, all folds of nearly equal size.
+
+    >>> np.bincount(fold_numbers(7, 3, np.random.default_rng(0))).tolist()
+    [3, 2, 2]
+    """
+    return rng.permutation(n) % folds
+
+
+def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int]]:
+    """Stretches ``[start, end)`` of n events, each predicted by a model fitted on the events before ``start``.
+
+    >>> list(growing_stages(10, first=2, growth=2.0))
+    [(2, 4), (4, 8), (8, 10)]
+    """
+    start = first
+    while start < n:
+        end = max(start + 1, math.ceil(start * growth))
+        yield start, min(end, n)
+        start = end
+
+
+class HonestPredictions(NamedTuple):
+    """The events left to evaluate, and the predicted reward of all actions at each: shape ``(m, K)``."""
+
+    log: Log
+    predicted: FloatArray
+
+
+class HonestModel(Protocol):
+    """A reward model together with the way it is kept honest."""
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """Predictions that owe nothing to the events they are for."""
+        ...
+
+
+@dataclass(frozen=True)
+class CrossFit:
+    """Each event is predicted by a model fitted on the folds it is not in; no event is given up.
+
+    Folds are drawn at random, so that models also learn from later events: right for exchangeable logs. Where the
+    order matters (an adapting logger, drift), use :class:`Progressive`.
+
+    Parameters
+    ----------
+    model
+        The reward model; copied, never fitted itself.
+    folds
+        How many parts the log is cut into, at least 2; a log of fewer events gets a fold for each.
+
+    Examples
+    --------
+    >>> from backcast.reward_models.regression import Constant
+    >>> log = Log(contexts=None, actions=[0, 0], rewards=[1.0, 3.0], propensities=[1.0, 1.0])
+    >>> CrossFit(Constant(), folds=2).predictions(log, np.random.default_rng(0)).predicted
+    array([[3.],
+           [1.]])
+
+    By hand: each of the two events is predicted by the mean of the other.
+    """
+
+    model: RewardModel
+    folds: int = 5
+
+    def __post_init__(self) -> None:
+        if self.folds < 2:
+            raise OptionError(f"folds is {self.folds}; cross-fitting needs at least 2")
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """All events, each with the prediction of the model that has not seen its fold."""
+        n = len(log)
+        if n < 2:
+            return HonestPredictions(log, np.full((n, log.n_actions), _prior(log)))
+        folds = min(self.folds, n)
+        fold = fold_numbers(n, folds, rng)
+        predicted = np.empty((n, log.n_actions))
+        for number in range(folds):
+            held = fold == number
+            predicted[held] = _checked_predictions(_fitted_copy(self.model, log[~held]), log[held])
+        return HonestPredictions(log, predicted)
+
+
+@dataclass(frozen=True)
+class Split:
+    """A random part of the log trains the model; only the rest is evaluated.
+
+    Parameters
+    ----------
+    model
+        The reward model; copied, never fitted itself.
+    fraction
+        Share of the events that train, strictly between 0 and 1.
+
+    Examples
+    --------
+    >>> from backcast.reward_models.regression import Constant
+    >>> log = Log(contexts=None, actions=[0] * 4, rewards=[0.5] * 4, propensities=[1.0] * 4)
+    >>> left, predicted = Split(Constant(), fraction=0.25).predictions(log, np.random.default_rng(0))
+    >>> len(left), predicted.tolist()
+    (3, [[0.5], [0.5], [0.5]])
+    """
+
+    model: RewardModel
+    fraction: float = 0.5
+
+    def __post_init__(self) -> None:
+        if not 0 < self.fraction < 1:
+            raise OptionError(f"fraction is {self.fraction}; the share of events that train lies between 0 and 1")
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """The events that did not train, in order, with their predictions."""
+        n = len(log)
+        if n < 2:
+            raise EvaluationError("a log of 1 event cannot be split; use CrossFit or give the predictions")
+        count = min(max(round(self.fraction * n), 1), n - 1)
+        trains = np.zeros(n, dtype=np.bool_)
+        trains[rng.permutation(n)[:count]] = True
+        left = log[~trains]
+        return HonestPredictions(left, _checked_predictions(_fitted_copy(self.model, log[trains]), left))
+
+
+@dataclass(frozen=True)
+class Progressive:
+    """Each event is predicted by a model fitted on earlier events alone, so that the log's order may matter.
+
+    The model is fitted anew on the first ``first`` events, then whenever that count has grown by ``growth``. Before
+    the first fit every prediction is the midpoint of the declared reward range, or 0 where none is declared.
+
+    Parameters
+    ----------
+    model
+        The reward model; copied, never fitted itself.
+    first
+        How many events the first fit waits for.
+    growth
+        Factor between the event counts of two fits, above 1.
+
+    Examples
+    --------
+    >>> from backcast.reward_models.regression import Constant
+    >>> log = Log(contexts=None, actions=[0] * 5, rewards=[1.0, 3.0, 5.0, 7.0, 9.0], propensities=[1.0] * 5)
+    >>> kept = Progressive(Constant(), first=1, growth=2.0).predictions(log, np.random.default_rng(0))
+    >>> kept.predicted[:, 0]
+    array([0., 1., 2., 2., 4.])
+
+    By hand: fitted after 1, 2 and 4 events, whose means are 1, 2 and 4.
+    """
+
+    model: RewardModel
+    _: KW_ONLY
+    first: int = 100
+    growth: float = 1.5
+
+    def __post_init__(self) -> None:
+        if self.first < 1:
+            raise OptionError(f"first is {self.first}; the first fit needs at least 1 event")
+        if not self.growth > 1:
+            raise OptionError(f"growth is {self.growth}; the number of events must grow from fit to fit, growth > 1")
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """All events, each with the prediction of the latest model fitted before it."""
+        predicted = np.full((len(log), log.n_actions), _prior(log))
+        for start, end in growing_stages(len(log), self.first, self.growth):
+            predicted[start:end] = _checked_predictions(_fitted_copy(self.model, log[:start]), log[start:end])
+        return HonestPredictions(log, predicted)
+
+
+@dataclass(frozen=True)
+class Fitted:
+    """A model that was fitted elsewhere, on events that are not in this log; it only predicts.
+
+    Examples
+    --------
+    >>> from backcast.reward_models.regression import Constant
+    >>> log = Log(contexts=None, actions=[0, 1], rewards=[1.0, 0.5], propensities=[0.5, 0.5])
+    >>> Fitted(Constant().fit(log)).predictions(log[1:], np.random.default_rng(0)).predicted
+    array([[0.75, 0.75]])
+    """
+
+    model: RewardModel
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """All events, with the model's predictions."""
+        return HonestPredictions(log, _checked_predictions(self.model, log))
+
+
+@dataclass(frozen=True, eq=False)
+class Given:
+    """Predictions made elsewhere: one number for all, or an array with a row an event and a column an action.
+
+    Examples
+    --------
+    >>> log = Log(contexts=None, actions=[0, 1], rewards=[1.0, 0.5], propensities=[0.5, 0.5])
+    >>> Given(0.5).predictions(log, np.random.default_rng(0)).predicted
+    array([[0.5, 0.5],
+           [0.5, 0.5]])
+    """
+
+    predicted: npt.ArrayLike
+
+    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+        """All events, with their given predictions."""
+        given = np.asarray(self.predicted, dtype=np.float64)
+        if given.ndim == 0:
+            given = np.full((len(log), log.n_actions), float(given))
+        return HonestPredictions(log, _checked(given, log, "the given predictions"))
+
+
+def make_honest(model: object = None, *, folds: int = 5) -> HonestModel:
+    """What a user may pass as ``reward_model=``, turned into predictions that are honest.
+
+    Parameters
+    ----------
+    model
+        A wrapper of this module, taken as it is; a reward model, cross-fitted; a scikit-learn estimator,
+        cross-fitted as ``PerAction(estimator)``; a number or an ``(n, K)`` array of predictions, taken as given;
+        or None for the default ``CrossFit(PerAction())``.
+    folds
+        Number of folds where cross-fitting is chosen here.
+
+    Examples
+    --------
+    >>> make_honest()
+    CrossFit(model=PerAction(estimator=None, weights=None), folds=5)
+    >>> make_honest(0.5)
+    Given(predicted=0.5)
+    """
+    if _is_honest(model):
+        return model
+    if model is None:
+        return CrossFit(PerAction(), folds)
+    if hasattr(model, "get_params"):
+        return CrossFit(PerAction(model), folds)
+    if isinstance(model, RewardModel):
+        return CrossFit(model, folds)
+    if isinstance(model, numbers.Real):
+        return Given(float(model))
+    return Given(_prediction_array(model))
+
+
+def _prior(log: Log) -> float:
+    """What to predict before anything was seen; the seen range would give away the future."""
+    return 0.0 if log.reward_range is None else (log.reward_range[0] + log.reward_range[1]) / 2
+
+
+def _fitted_copy(model: RewardModel, log: Log) -> RewardModel:
+    return copy.deepcopy(model).fit(log)
+
+
+def _checked_predictions(model: RewardModel, log: Log) -> FloatArray:
+    return _checked(np.asarray(model.predict(log.contexts), dtype=np.float64), log, type(model).__name__)
+
+
+def _checked(predicted: FloatArray, log: Log, source: str) -> FloatArray:
+    expected = (len(log), log.n_actions)
+    if predicted.shape != expected:
+        raise OptionError(
+            f"{source}: predictions have shape {predicted.shape}; expected {expected}, a row for each event "
+            "and a column for each action"
+        )
+    if not np.isfinite(predicted).all():
+        row, action = (int(i) for i in np.argwhere(~np.isfinite(predicted))[0])
+        raise OptionError(
+            f"{source}: the prediction for row {row}, action {action} is {predicted[row, action]}; "
+            "predictions must be finite numbers"
+        )
+    # Contiguous and writable is what compiled code is specialised for.
+    return np.require(predicted, np.float64, ["C", "W"])
+
+
+def _is_honest(model: object) -> TypeGuard[HonestModel]:
+    return callable(getattr(model, "predictions", None))
+
+
+def _prediction_array(model: object) -> FloatArray:
+    try:
+        array = np.asarray(model, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 2:
+        raise OptionError(
+            f"reward_model is a {type(model).__name__}; give a reward model (fit and predict), one wrapped in "
+            "CrossFit, Progressive, Split or Fitted, a number, or an (n, K) array of predictions"
+        )
+    return array

@@ -1,1 +1,0 @@
-"""Files and frames to logs."""
