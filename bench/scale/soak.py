@@ -79,9 +79,9 @@ def kinds(folder: Path, *, processes: bool) -> tuple[list[Kind], Kind]:
 
     def broken_off() -> None:
         def enough(events: int) -> None:
-            raise bc.Enough
+            raise bc.StopEvaluation
 
-        with suppress(bc.Enough):
+        with suppress(bc.StopEvaluation):
             ask(stream_of(path), greedy, bc.DRns(q=0.01), horizon=10, reward_model=0.3, progress=enough)
 
     def reported() -> None:

@@ -18,7 +18,6 @@ from backcast.comparison import Difference as Difference
 from backcast.comparison import compare as compare
 from backcast.errors import BackcastError as BackcastError
 from backcast.errors import ColumnError as ColumnError
-from backcast.errors import Enough as Enough
 from backcast.errors import EvaluationError as EvaluationError
 from backcast.errors import HorizonNotReached as HorizonNotReached
 from backcast.errors import LogError as LogError
@@ -27,6 +26,7 @@ from backcast.errors import NeedsUniformLog as NeedsUniformLog
 from backcast.errors import OptionError as OptionError
 from backcast.errors import PolicyError as PolicyError
 from backcast.errors import SourceError as SourceError
+from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError
 from backcast.estimate import Estimate as Estimate
 from backcast.estimate import Interval as Interval

@@ -27,7 +27,7 @@ class Question:
     ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
     own default; ``replicates`` is None for none, a number, or "auto". ``keep`` holds pieces of work that are done, if
     they are kept at all; ``time_limit`` is how long one may take. ``on_progress`` is told how many more events are
-    done, and may raise :class:`Enough`.
+    done, and may raise :class:`StopEvaluation`.
     """
 
     log: Any

@@ -17,7 +17,7 @@ from backcast._auto import sure_of_evaluator
 from backcast._request import Question, check_question, kept_in, stopped_note
 from backcast._serialization import from_plain, to_plain
 from backcast.diagnostics import Diagnostics
-from backcast.errors import Enough, EvaluationError, OptionError
+from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, named_policy, showing_progress, with_passage
 from backcast.evaluators._disjoint_parts import partwise
@@ -211,7 +211,7 @@ def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any],
         own = replace(own, policy=policy, policy_name=named_policy(policy), replicates=None)
         try:
             estimates[name] = answer_with(evaluator, own)
-        except Enough:
+        except StopEvaluation:
             left = len(policies) - len(estimates)
             return Comparison(estimates, (), (), (*notes, stopped_note(f"all but {left} policies")))
     pulls = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]

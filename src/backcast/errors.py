@@ -78,7 +78,7 @@ class OptionError(BackcastError, ValueError):
     """An option has a value that makes no sense."""
 
 
-class Enough(BackcastError):
+class StopEvaluation(BackcastError):
     """Raised by a progress function to stop a run: the answer then comes from what is done, and says so.
 
     It reaches the caller only where nothing is done yet that an answer could come from.

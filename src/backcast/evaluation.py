@@ -76,7 +76,7 @@ def evaluate(
         time.
     progress
         True for a progress bar, or a function that is told how many more events are done. It may raise
-        :class:`backcast.Enough`: the answer then comes from what is done, and a note says so.
+        :class:`backcast.StopEvaluation`: the answer then comes from what is done, and a note says so.
 
     Examples
     --------

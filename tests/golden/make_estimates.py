@@ -360,7 +360,7 @@ class StopAfter:
     def __call__(self, events: int) -> None:
         self.left -= events
         if self.left < 0:
-            raise bc.Enough
+            raise bc.StopEvaluation
 
 
 def environment() -> dict[str, str]:

@@ -32,7 +32,7 @@ def after(calls: int) -> Callable[[int], None]:
         nonlocal told
         told += 1
         if told >= calls:
-            raise bc.Enough
+            raise bc.StopEvaluation
 
     return tell
 
@@ -106,7 +106,7 @@ class TestOneRun:
         assert stopped.value == pytest.approx(whole.value, abs=1e-12)
 
     def test_without_a_complete_trajectory_there_is_no_answer(self, log: bc.Log) -> None:
-        with pytest.raises(bc.Enough):
+        with pytest.raises(bc.StopEvaluation):
             bc.evaluate(log, Leader(), bc.DRns(q=0.01), horizon=2900, progress=after(1))
 
     def test_a_search_for_q_answers_from_what_it_tried(self, log: bc.Log) -> None:

@@ -152,7 +152,7 @@ def test_a_run_that_was_stopped_goes_on(stop: int, tmp_path: Path, runs: Path) -
         nonlocal told
         told += 1
         if told == stop:
-            raise bc.Enough
+            raise bc.StopEvaluation
 
     partial = json.loads(ask(runs, tmp_path / "kept", progress=enough))
     assert is_partial(partial["notes"])

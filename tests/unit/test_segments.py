@@ -58,7 +58,7 @@ def test_segments_are_the_only_work(tmp_path: Path, runs: Path) -> None:
 def test_segments_that_are_kept_are_not_done_again(tmp_path: Path, runs: Path) -> None:
     stream = in_file(LOG, tmp_path)
     options: dict[str, Any] = {"reward_model": 0.5, "interval": bc.Segments(4), "checkpoint": tmp_path / "kept"}
-    stop = iter([None, None, bc.Enough()])
+    stop = iter([None, None, bc.StopEvaluation()])
 
     def enough(events: int) -> None:
         if (problem := next(stop)) is not None:

@@ -134,7 +134,7 @@ def test_enough_gives_the_parts_that_are_done(stream: bc.LogStream) -> None:
     def tell(events: int) -> None:
         told.append(events)
         if len(told) == 3:
-            raise bc.Enough
+            raise bc.StopEvaluation
 
     found = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3, progress=tell)
     assert found.diagnostics.to_dict()["parts"] == 3

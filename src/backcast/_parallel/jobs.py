@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 from backcast._parallel.checkpoint import Checkpoint
 from backcast._parallel.time_limit import out_of_time
 from backcast._parallel.workers import Crew, Shared, Task
-from backcast.errors import Enough, OptionError, WorkError
+from backcast.errors import OptionError, StopEvaluation, WorkError
 
 PATIENCE = 3  # times in a row that workers may die without finishing a piece
 
@@ -104,7 +104,7 @@ def work_off(
                 found[place] = result
                 if terms.keep is not None:
                     terms.keep.put(_file(jobs[place]), result, kinds)
-        except Enough:
+        except StopEvaluation:
             return Finished([found[place] for place in range(told)], stopped=True)
         finally:
             work.close()

@@ -194,7 +194,7 @@ def compare(words: Words) -> None:
     from backcast.cli import run
     from backcast.cli.output import check_places, deliver
     from backcast.cli.run import log_or_stream_of
-    from backcast.errors import Enough
+    from backcast.errors import StopEvaluation
 
     settings = words.settings
     check_places(settings)
@@ -202,7 +202,7 @@ def compare(words: Words) -> None:
     log = log_or_stream_of(settings, quiet=words.silent)
     try:
         found = run.run_comparison(log, policies, asked, quiet=words.silent)
-    except Enough:
+    except StopEvaluation:
         raise typer.Exit(INTERRUPTED) from None
     left_out = [name for name in policies if name not in found.estimates]
     if deliver(found, run.facts_about(log, settings.get("log")), words, left_out):

@@ -11,7 +11,7 @@ from contextlib import contextmanager
 from types import FrameType
 from typing import TYPE_CHECKING, Any
 
-from backcast.errors import Enough, printable
+from backcast.errors import StopEvaluation, printable
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -30,7 +30,7 @@ class Stop:
     def check(self) -> None:
         """End the run at this point, if somebody has had enough."""
         if self.wanted:
-            raise Enough
+            raise StopEvaluation
 
 
 @contextmanager

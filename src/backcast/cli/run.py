@@ -315,7 +315,7 @@ def run_evaluations(
                 stop.check()
                 watched: dict[str, Any] = {"progress": _telling(bar, stop), "checkpoint": asked.kept(name)}
                 estimates[name] = bc.evaluate(log, policy, asked.evaluator, **watched, **asked.options)
-            except bc.Enough:
+            except bc.StopEvaluation:
                 break
     return estimates
 

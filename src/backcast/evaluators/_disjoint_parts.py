@@ -21,7 +21,7 @@ from backcast._parallel.jobs import Job, no_progress, work_off
 from backcast._parallel.workers import Shared
 from backcast._request import Evaluator, Question, stopped_note
 from backcast.diagnostics import PartsDiagnostics, joined_diagnostics
-from backcast.errors import Enough, EvaluationError, HorizonNotReached, OptionError
+from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, joined_curve
 from backcast.evaluators._replicate_statistics import Outcome, bin_edges
 from backcast.evaluators._replicates import Material
@@ -195,7 +195,7 @@ def partwise(evaluator: Passing, question: Question, policies: Sequence[Any]) ->
         found = work_off(_one_part, shared, jobs, question.terms, threads=threads, kinds=(PartPass,))
     done = len(found.results)
     if done < 2:
-        raise Enough
+        raise StopEvaluation
     _check_reached(horizon, found.results, number_of_parts(stream.n_rows, evaluator.pool), stream.n_rows)
     notes = (stopped_note(f"{done} of {len(jobs)} parts of the stream"),) if found.stopped else ()
     return Partwise(found.results, horizon, sum(job.events for job in jobs[:done]), notes)
@@ -301,7 +301,7 @@ def segmented_estimate(evaluator: Evaluator, question: Question, segments: Segme
     with closing(Shared(evaluator, asked, segments.count)) as shared:
         found = work_off(_one_segment, shared, jobs, question.terms, threads=threads)
     if len(found.results) < 2:
-        raise Enough
+        raise StopEvaluation
     notes = (stopped_note(f"{len(found.results)} of {segments.count} segments"),) if found.stopped else ()
     joined = _joined([Estimate.from_dict(result) for result in found.results], question, notes)
     if not question.in_memory:

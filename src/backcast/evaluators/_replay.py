@@ -15,7 +15,7 @@ from backcast._engine.replay import Run, Steering, Trajectory, restore_run, run_
 from backcast._engine.replay_loop import Curve
 from backcast._request import Question, Streams, stopped_note
 from backcast.diagnostics import ReplayDiagnostics
-from backcast.errors import Enough, HorizonNotReached, OptionError
+from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Interval, LearningCurve
 from backcast.evaluators._reward_predictions import Guide, guided, predictions_in_memory
 from backcast.evaluators._stream_checkpoint import Diary
@@ -72,7 +72,7 @@ class Course:
         self.values = hull(self.values, (float(predicted.min()), float(predicted.max())))
         try:
             self.run.feed(part, predicted, self.acceptance.random(len(part)), on_progress=self.on_progress)
-        except Enough:
+        except StopEvaluation:
             return False
         self.events += len(part)
         return True
@@ -193,7 +193,7 @@ def _found(question: Question, course: Course, whole: Log | None, *, stopped: bo
 def _partial(question: Question, found: Simulation) -> Simulation:
     """The run as far as it went; no history is kept, because its last events were not booked."""
     if not found.complete:
-        raise Enough
+        raise StopEvaluation
     done = sum(int(trajectory.sums["events"]) for trajectory in found.trajectories)
     total = len(question.log) if question.in_memory else question.log.n_rows
     notes = () if done == total else (stopped_note(f"{done:,} of {total:,} events"),)

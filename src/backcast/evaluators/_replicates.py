@@ -17,7 +17,7 @@ from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Job, work_off
 from backcast._parallel.workers import Shared
 from backcast._request import Question, stopped_note
-from backcast.errors import Enough, HorizonNotReached, OptionError
+from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._replicate_statistics import (
     LEAST_SUBSETS,
     Outcome,
@@ -130,7 +130,7 @@ class Pool:
 
     def _run(self, jobs: Sequence[Job]) -> list[list[Outcome]]:
         if self.stopped:
-            raise Enough
+            raise StopEvaluation
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         found = work_off(_one, self._shared, jobs, self.question.terms, threads=threads, kinds=(Outcome,))
@@ -195,7 +195,7 @@ def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[
             if short:
                 raise evaluator.failure(material, max(short))
         found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
-        with suppress(Enough):
+        with suppress(StopEvaluation):
             found = _with_subsets(pool, found, method, replicates)
         return _partial(found, passes, replicates) if pool.stopped else found
 

@@ -15,7 +15,7 @@ from backcast._parallel.jobs import Job, no_progress, work_off
 from backcast._parallel.workers import Shared
 from backcast._request import Question, require_stationary
 from backcast.diagnostics import WeightDiagnostics
-from backcast.errors import Enough, EvaluationError, OptionError
+from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators._weighted_events import Recipe, Shape, Weighed, WeighedLog, unshaped, weigh, weighed_shard
 from backcast.intervals._sample import (
@@ -114,7 +114,7 @@ def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     with closing(Shared(question, events.recipe, shapes)) as shared:
         found = work_off(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
     if found.stopped:
-        raise Enough
+        raise StopEvaluation
     return _summed(found.results)
 
 

@@ -14,7 +14,7 @@ from backcast._arrays import FloatArray, IntArray, plain
 from backcast._kernels.jit import compiled
 from backcast._parallel.jobs import no_progress
 from backcast._request import Question, Streams, stopped_note
-from backcast.errors import Enough
+from backcast.errors import StopEvaluation
 from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
 from backcast.intervals._sample import Columns
 from backcast.log import Log
@@ -155,7 +155,7 @@ class WeighedLog:
         kept: list[Weighed] = []
         try:
             kept.extend(blocks)
-        except Enough:
+        except StopEvaluation:
             done = sum(block.ratio.size for block in kept)
             if done < self.events:
                 self.notes = (*self.notes, stopped_note(f"{done:,} of {self.events:,} events"))

@@ -17,7 +17,7 @@ from backcast._engine.replay import Run, Steering
 from backcast._request import Question
 from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
-from backcast.errors import Enough, EvaluationError, HorizonNotReached, OptionError
+from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import Estimate
 from backcast.evaluators._replay import (
     Simulation,
@@ -166,7 +166,7 @@ def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
             found.append((q, replace(evaluator, q=q).answer(question.within(f"q-{q:g}"))))
         except HorizonNotReached as failure:
             short = failure
-        except Enough:
+        except StopEvaluation:
             if not found:
                 raise
             break
