@@ -78,8 +78,8 @@ from backcast.io.tables import scan_log as scan_log
 from backcast.io.vw import read_vw as read_vw
 from backcast.log import Log as Log
 from backcast.monitoring import Monitor as Monitor
-from backcast.planning import Assumed as Assumed
 from backcast.planning import Plan as Plan
+from backcast.planning import PlanAssumptions as PlanAssumptions
 from backcast.planning import plan as plan
 from backcast.policies.base import LearningPolicy as LearningPolicy
 from backcast.policies.base import Policy as Policy
@@ -102,7 +102,7 @@ from backcast.propensities.estimate import with_estimated_propensities as with_e
 from backcast.propensities.mixing import mix_logs as mix_logs
 from backcast.replay_summary import Passage as Passage
 from backcast.report.html import save_report as save_report
-from backcast.results import Saved as Saved
+from backcast.results import SavedResult as SavedResult
 from backcast.results import load_result as load_result
 from backcast.results import save_result as save_result
 from backcast.reward_models.cross_fitting import CrossFit as CrossFit

@@ -30,7 +30,7 @@ MOST = 1e15
 
 
 @dataclass(frozen=True)
-class Assumed:
+class PlanAssumptions:
     """What is assumed of two policies and of a log that is not there yet.
 
     Per event, the difference of two doubly robust values has the variance ``2 (1 - g) w s^2``, with s the spread of the
@@ -54,7 +54,7 @@ class Assumed:
 
     Examples
     --------
-    >>> Assumed(reward_sd=0.5, weight=4, agreement=0.5).variance
+    >>> PlanAssumptions(reward_sd=0.5, weight=4, agreement=0.5).variance
     1.0
     """
 
@@ -186,7 +186,11 @@ class Plan:
 
 
 def plan(
-    source: Comparison | Assumed, difference: float | Sequence[float], *, power: float = 0.8, level: float = 0.95
+    source: Comparison | PlanAssumptions,
+    difference: float | Sequence[float],
+    *,
+    power: float = 0.8,
+    level: float = 0.95,
 ) -> Plan:
     """Say how many events a log needs for its paired interval to tell policies apart.
 
@@ -194,7 +198,7 @@ def plan(
     ----------
     source
         A comparison on a pilot log, made by :func:`backcast.compare` at the horizon that matters, or
-        :class:`backcast.Assumed`.
+        :class:`backcast.PlanAssumptions`.
     difference
         Difference in average reward a round that must be told, or several of them.
     power
@@ -207,7 +211,7 @@ def plan(
     Fixed policies, a fair coin between two actions, rewards of 0 or 1 at even odds: 2 * 2 * (1/2)^2 = 1 an event, and
     the squared sum of the normal quantiles, (1.96 + 0.84)^2 = 7.85, times 1 over 0.1 squared.
 
-    >>> print(plan(Assumed(reward_sd=0.5, weight=2), difference=0.1))
+    >>> print(plan(PlanAssumptions(reward_sd=0.5, weight=2), difference=0.1))
     To tell policies apart, 95 % intervals, power 80 %:
       a minus b: 0.1 takes 785 events
     """
@@ -260,12 +264,12 @@ def _spread(gap: Difference, events: int, freedom: float) -> Spread:
     return Spread(f"{gap.first} minus {gap.second}", events * (gap.std_error**2 - chance), chance, freedom)
 
 
-def _assumed(given: Assumed) -> tuple[tuple[Spread, ...], None, int | None]:
+def _assumed(given: PlanAssumptions) -> tuple[tuple[Spread, ...], None, int | None]:
     freedom = math.inf if given.horizon is None else GroupJackknife().groups - 1
     return (Spread("a minus b", given.variance, 0.0, freedom),), None, given.horizon
 
 
-def _reach(given: Assumed) -> int:
+def _reach(given: PlanAssumptions) -> int:
     """Events without which runs of T rounds cannot be simulated at all."""
     return 1 if given.horizon is None else math.ceil(REACH * given.horizon * given.weight)
 

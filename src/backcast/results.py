@@ -28,7 +28,7 @@ Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
 
 
 @dataclass(frozen=True)
-class Saved:
+class SavedResult:
     """A result that was read from a file.
 
     Attributes
@@ -115,7 +115,7 @@ def _body(result: Result) -> dict[str, Any]:
     return {"estimates": {str(name): estimate.to_dict() for name, estimate in result.items()}}
 
 
-def load_result(path: str | os.PathLike[str]) -> Saved:
+def load_result(path: str | os.PathLike[str]) -> SavedResult:
     """Read a result that :func:`save_result` or ``backcast evaluate --out`` wrote.
 
     Parameters
@@ -147,7 +147,7 @@ compare wrote with --out, or save_result
         )
     try:
         health = plain.get("health")
-        return Saved(
+        return SavedResult(
             _result(plain, plain.get("passages") or {}),
             dict(plain["log"]),
             bool(plain["partial"]),

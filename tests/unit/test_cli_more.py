@@ -110,7 +110,7 @@ class TestPlan:
         import backcast as bc
 
         assert run(f"plan {ASSUMED} --power 0.9 --level 0.9 --json") == 0
-        assumed = bc.Assumed(reward_sd=0.5, weight=2, horizon=10)
+        assumed = bc.PlanAssumptions(reward_sd=0.5, weight=2, horizon=10)
         expected = bc.plan(assumed, [0.1, 0.2], power=0.9, level=0.9).to_dict()
         assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == json.loads(json.dumps(expected))
 

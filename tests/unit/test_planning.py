@@ -16,8 +16,8 @@ from scipy import stats
 import backcast as bc
 from backcast.errors import OptionError
 
-COIN = bc.Assumed(reward_sd=0.5, weight=2)  # 2 * 2 * 1/4: a variance of 1 an event
-LEARNERS = bc.Assumed(reward_sd=0.5, weight=2, horizon=10, run_sd=0.1)
+COIN = bc.PlanAssumptions(reward_sd=0.5, weight=2)  # 2 * 2 * 1/4: a variance of 1 an event
+LEARNERS = bc.PlanAssumptions(reward_sd=0.5, weight=2, horizon=10, run_sd=0.1)
 
 
 @cache
@@ -45,7 +45,7 @@ class TestAssumptions:
     def test_the_planned_length_has_the_power_asked_for(
         self, reward_sd: float, weight: float, difference: float, power: float
     ) -> None:
-        found = bc.plan(bc.Assumed(reward_sd, weight), difference, power=power)
+        found = bc.plan(bc.PlanAssumptions(reward_sd, weight), difference, power=power)
         events = found.needs[0].events
         assert found.power_at(events, difference) >= power - 1e-9
         assert events < 2 or found.power_at(events - 1, difference) < power
@@ -80,7 +80,7 @@ class TestAssumptions:
     )
     def test_what_makes_no_sense_is_refused(self, options: dict[str, float], words: str) -> None:
         with pytest.raises(OptionError, match=words):
-            bc.Assumed(**{"reward_sd": 0.5, "weight": 2, **options})  # type: ignore[arg-type]  # a test of values
+            bc.PlanAssumptions(**{"reward_sd": 0.5, "weight": 2, **options})  # type: ignore[arg-type]  # a test of values
 
 
 class TestPilots:

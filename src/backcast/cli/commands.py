@@ -11,7 +11,7 @@ from backcast.cli.progress import say
 from backcast.cli.run import Asked, asked_from, facts_about, log_or_stream_of, policies_from, run_comparison
 from backcast.cli.settings import Settings, Words
 from backcast.errors import BackcastError, OptionError, SourceError, printable
-from backcast.planning import Assumed, Need, Plan
+from backcast.planning import Need, Plan, PlanAssumptions
 from backcast.planning import plan as make_plan
 from backcast.report._format import figure
 from backcast.report.charts import forest_chart
@@ -56,14 +56,14 @@ def _pilot(words: Words) -> Any:
     return run_comparison(log, policies, asked, quiet=words.silent)
 
 
-def _assumptions(settings: Settings) -> Assumed:
+def _assumptions(settings: Settings) -> PlanAssumptions:
     if settings.get("reward_sd") is None or settings.get("weight") is None:
         raise OptionError(
             "there is no pilot log, and no assumption in its place; name a log with two policies, or give --reward-sd "
             "and --weight"
         )
     taken = ("reward_sd", "weight", "horizon", "agreement", "run_sd")
-    return Assumed(**{key: settings.get(key) for key in taken if settings.get(key) is not None})
+    return PlanAssumptions(**{key: settings.get(key) for key in taken if settings.get(key) is not None})
 
 
 def print_plan(plan: Plan, *, quiet: bool) -> None:

@@ -30,7 +30,7 @@ from backcast.intervals._sample import (
     Plain,
     Sample,
 )
-from backcast.intervals.asymptotic import Recommended
+from backcast.intervals.asymptotic import DefaultInterval
 from backcast.policies._calls import name_of
 
 SHAPED_VALUE = "V(pi), less the bias that shaped weights bring"
@@ -76,7 +76,7 @@ class Method:
     blended: bool = False
     shape: Shape = unshaped
     form: Callable[[Moments], Form] = plain
-    interval: IntervalMethod = field(default_factory=Recommended)
+    interval: IntervalMethod = field(default_factory=DefaultInterval)
     largest: Callable[[float], float] = float
     settings: dict[str, Any] = field(default_factory=dict)
 

@@ -233,7 +233,7 @@ def _candidates(sums: WeightSums, worst: float, heaviest: float, budget: float) 
 
 
 @dataclass(frozen=True)
-class Recommended:
+class DefaultInterval:
     """Cressie-Read where rewards of a declared range are weighed and nothing else is done; normal otherwise.
 
     Assumption: asymptotic, independent events. Estimand: that of the estimate.
@@ -241,7 +241,7 @@ class Recommended:
     Examples
     --------
     >>> from backcast.intervals._sample import values_of
-    >>> Recommended().interval(values_of(0.0, 1.0), level=0.95).method
+    >>> DefaultInterval().interval(values_of(0.0, 1.0), level=0.95).method
     'normal'
     """
 
