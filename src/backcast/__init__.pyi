@@ -100,7 +100,7 @@ from backcast.propensities.estimate import PropensityEstimate as PropensityEstim
 from backcast.propensities.estimate import estimate_propensities as estimate_propensities
 from backcast.propensities.estimate import with_estimated_propensities as with_estimated_propensities
 from backcast.propensities.mixing import mix_logs as mix_logs
-from backcast.replay_summary import Passage as Passage
+from backcast.replay_summary import ReplaySummary as ReplaySummary
 from backcast.report.html import save_report as save_report
 from backcast.results import SavedResult as SavedResult
 from backcast.results import load_result as load_result

@@ -19,7 +19,7 @@ from backcast._serialization import from_plain, to_plain
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, named_policy, showing_progress, with_passage
+from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
 from backcast.evaluators._disjoint_parts import partwise
 from backcast.evaluators._replicate_statistics import Replicated, replicated_from
 from backcast.evaluators._replicates import replicate_all
@@ -179,7 +179,7 @@ def _paired(
         own = replace(question, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
         estimate = answer.estimate(evaluator, own, diagnose(answer, own))
-        estimates[name] = with_passage(estimate, evaluator, own)
+        estimates[name] = with_replay_summary(estimate, evaluator, own)
     notes = (*notes, *found.notes)
     if not found.tells_errors:
         return Comparison(estimates, (), (), notes)
@@ -197,7 +197,7 @@ def _paired_by_part(
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
         own = replace(question, policy=policy, policy_name=named_policy(policy))
-        estimates[name] = with_passage(found.estimate(place, evaluator.name, own), evaluator, own)
+        estimates[name] = with_replay_summary(found.estimate(place, evaluator.name, own), evaluator, own)
     freedom = len(found.passes) - 1
     gaps = _Gaps("paired by part, Student", found.covariance(), found.gap_variance, freedom)
     return _comparison(estimates, gaps, question.level, (*notes, *found.notes))

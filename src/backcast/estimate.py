@@ -18,7 +18,7 @@ from backcast.log import Log
 
 if TYPE_CHECKING:
     from backcast.policies.base import Policy
-    from backcast.replay_summary import Passage
+    from backcast.replay_summary import ReplaySummary
 
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
 
@@ -126,7 +126,7 @@ class Estimate:
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
     _progressive: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
-    _passage: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
+    _replay_summary: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
     # what each event adds to the error, in the order of the log: differences of policies are paired by it
     _influence: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
@@ -167,9 +167,9 @@ class Estimate:
 
         return mime_bundle(str(self), self._repr_html_(), include, exclude)
 
-    def passage(self) -> Passage | None:
+    def replay_summary(self) -> ReplaySummary | None:
         """One run seen from close by, made anew from the log; None where there is none to show, as for a stream."""
-        summary: Passage | None = None if self._passage is None else self._passage()
+        summary: ReplaySummary | None = None if self._replay_summary is None else self._replay_summary()
         return summary
 
     def progressive_policy(self) -> Policy:

@@ -18,7 +18,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import segmented_estimate
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.intervals.learning import Segments
-from backcast.replay_summary import can_be_seen, passage_of
+from backcast.replay_summary import has_replay, summarize_replay
 
 
 def evaluate(
@@ -113,19 +113,19 @@ def answer_with(evaluator: Evaluator, question: Question) -> Estimate:
     if question.replicates == "default":
         question = replace(question, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
     if isinstance(question.interval, Segments):
-        return with_passage(segmented_estimate(evaluator, question, question.interval), evaluator, question)
-    return with_passage(evaluator.answer(question), evaluator, question)
+        return with_replay_summary(segmented_estimate(evaluator, question, question.interval), evaluator, question)
+    return with_replay_summary(evaluator.answer(question), evaluator, question)
 
 
-def with_passage(estimate: Estimate, evaluator: Evaluator, question: Question) -> Estimate:
+def with_replay_summary(estimate: Estimate, evaluator: Evaluator, question: Question) -> Estimate:
     """The estimate with what else its question held, and with the means to look at its log and at one of its runs."""
     model = {} if question.reward_model is None else {"reward_model": _model_words(question.reward_model)}
     if not question.in_memory:
         return replace(estimate, settings={**estimate.settings, **model})
     settings = {**estimate.settings, **model, "reward_range": list(question.log.reward_bounds)}
     own = replace(question, horizon=estimate.horizon, on_progress=no_progress)
-    look = partial(passage_of, evaluator, own) if can_be_seen(evaluator, own) else None
-    return replace(estimate, settings=settings, _passage=look, _log=question.log)
+    look = partial(summarize_replay, evaluator, own) if has_replay(evaluator, own) else None
+    return replace(estimate, settings=settings, _replay_summary=look, _log=question.log)
 
 
 def _model_words(model: Any) -> str:

@@ -60,7 +60,7 @@ def weight_shares(weights: FloatArray, events: int) -> WeightShares:
 
 
 @dataclass(frozen=True)
-class Passage:
+class ReplaySummary:
     """One run: what it accepted along the log, how events weigh, and which actions the policy takes.
 
     Attributes
@@ -109,32 +109,32 @@ SAMPLE = 4_000  # events that each state is asked about
 NONE: FloatArray = np.zeros(0)
 
 
-def can_be_seen(evaluator: Any, question: Question) -> bool:
+def has_replay(evaluator: Any, question: Question) -> bool:
     """Whether there is one pass to show: of a log in memory, by an evaluator of histories or of a fixed policy."""
     if not question.in_memory or getattr(evaluator, "q", None) == "auto":
         return False
     return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "prepared") or not is_learning(question.policy)
 
 
-def passage_of(evaluator: Any, question: Question) -> Passage:
+def summarize_replay(evaluator: Any, question: Question) -> ReplaySummary:
     """One pass of the evaluator: the very first one where it makes many."""
     if isinstance(evaluator, ClockReplay):
-        return _clock_passage(evaluator, question)
+        return _summarize_clock_replay(evaluator, question)
     if hasattr(evaluator, "prepared"):
-        return _steered_passage(evaluator, question)
-    return _fixed_passage(question)
+        return _summarize_replay(evaluator, question)
+    return _summarize_fixed(question)
 
 
-def _fixed_passage(question: Question) -> Passage:
+def _summarize_fixed(question: Question) -> ReplaySummary:
     """A policy that does not learn, asked about events of the log."""
     log = question.log
     some = _sample(log)
     twin = fresh_copy(question.policy, log, Streams.of(question.seed).policy)
     taken = probabilities_of(twin, some).mean(axis=0) if isinstance(twin, Policy | LogPolicy) else None
-    return _passage(log, taken, weight_shares(probability_of(twin, some) / some._propensities, len(log)))
+    return _replay_summary(log, taken, weight_shares(probability_of(twin, some) / some._propensities, len(log)))
 
 
-def _clock_passage(evaluator: ClockReplay, question: Question) -> Passage:
+def _summarize_clock_replay(evaluator: ClockReplay, question: Question) -> ReplaySummary:
     """The first of the passes whose mean is the value; weights and actions are averaged over its rounds."""
     rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(FULL, 0)))
     log = question.log
@@ -145,7 +145,7 @@ def _clock_passage(evaluator: ClockReplay, question: Question) -> Passage:
     some = _sample(log)
     mixed = _average_policy(question, some, log[one.order])
     weights = mixed[np.arange(len(some)), some._actions] / some._propensities
-    found = _passage(log, mixed.mean(axis=0), weight_shares(weights, len(log)))
+    found = _replay_summary(log, mixed.mean(axis=0), weight_shares(weights, len(log)))
     ends = _ends(one.order.size)
     return replace(
         found,
@@ -174,7 +174,7 @@ def _average_policy(question: Question, some: Log, history: Log) -> FloatArray:
     return np.asarray(total / stops.size)
 
 
-def _steered_passage(evaluator: Any, question: Question) -> Passage:
+def _summarize_replay(evaluator: Any, question: Question) -> ReplaySummary:
     """Algorithm 1 event by event: over the log as it lies, or over one permutation where the evaluator makes many."""
     log = question.log
     if question.replicates is not None:
@@ -182,7 +182,7 @@ def _steered_passage(evaluator: Any, question: Question) -> Passage:
         log = log[rng.permutation(len(log))]
     steps = trace(log, question.policy, evaluator, horizon=question.horizon, seed=question.seed)
     used = steps.multiplier > 0  # not those set aside for warm-up or calibration
-    found = _passage(log, _taken(log, steps), weight_shares(steps.weight[used], int(used.sum())))
+    found = _replay_summary(log, _taken(log, steps), weight_shares(steps.weight[used], int(used.sum())))
     return replace(
         found,
         in_order=question.replicates is None,
@@ -198,8 +198,8 @@ def _taken(log: Log, steps: Trace) -> FloatArray | None:
     return counts / counts.sum() if counts.sum() > 0 else None
 
 
-def _passage(log: Log, taken: FloatArray | None, weights: WeightShares) -> Passage:
-    return Passage(
+def _replay_summary(log: Log, taken: FloatArray | None, weights: WeightShares) -> ReplaySummary:
+    return ReplaySummary(
         events=len(log),
         in_order=False,
         actions=tuple(str(label) for label in log.action_labels),

@@ -16,7 +16,7 @@ from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
 from backcast.errors import SourceError
 from backcast.estimate import Estimate
-from backcast.replay_summary import Passage
+from backcast.replay_summary import ReplaySummary
 
 FORMAT, VERSION = "backcast result", 1
 
@@ -90,7 +90,7 @@ def save_result(
     ...     load_result(file).result.value
     0.75
     """
-    runs = {name: to_plain(estimate.passage()) for name, estimate in _estimates(result).items()}
+    runs = {name: to_plain(estimate.replay_summary()) for name, estimate in _estimates(result).items()}
     beside = {"passages": runs, "health": to_plain(health)}
     document = result_document(result, about=about, partial=partial) | beside
     text = json.dumps(document, indent=2, allow_nan=False)
@@ -187,5 +187,5 @@ def _result(plain: dict[str, Any], runs: Mapping[str, Any]) -> Result:
 def _with_run(estimate: Estimate, plain: Any) -> Estimate:
     if plain is None:
         return estimate
-    passage = from_plain(Passage, plain, "passage")
-    return replace(estimate, _passage=lambda: passage)
+    passage = from_plain(ReplaySummary, plain, "passage")
+    return replace(estimate, _replay_summary=lambda: passage)

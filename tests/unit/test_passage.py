@@ -19,8 +19,8 @@ def log(make_log: Any) -> Any:
     return make_log("dense", n=600, n_actions=K, seed=3)
 
 
-def seen(estimate: bc.Estimate) -> bc.Passage:
-    passage = estimate.passage()
+def seen(estimate: bc.Estimate) -> bc.ReplaySummary:
+    passage = estimate.replay_summary()
     assert passage is not None
     return passage
 
@@ -98,7 +98,7 @@ def test_a_policy_that_tells_one_probability_shows_no_actions(log: bc.Log) -> No
     ("policy", "evaluator"), [(bc.UCB1(), bc.DRns(q="auto")), (bc.UCB1(), bc.DM())], ids=["tuned", "model"]
 )
 def test_where_there_is_no_single_run_there_is_nothing_to_see(log: bc.Log, policy: Any, evaluator: Any) -> None:
-    assert bc.evaluate(log, policy, evaluator, horizon=10).passage() is None
+    assert bc.evaluate(log, policy, evaluator, horizon=10).replay_summary() is None
 
 
 def test_comparisons_can_be_looked_into_and_sent_elsewhere(log: bc.Log) -> None:

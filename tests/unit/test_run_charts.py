@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.replay_summary import Passage, weight_shares
+from backcast.replay_summary import ReplaySummary, weight_shares
 from backcast.report._summary import Findings, findings_of
 from backcast.report.html import action_table, health_of, health_rows, report_html, stretch_table, weight_table
 from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, REST, WEIGHT_CLASSES, action_shares, run_charts
@@ -18,9 +18,9 @@ NOTHING = np.zeros(0)
 ENDS = np.array([50, 100])
 
 
-def passage(n_actions: int = 2, **changes: Any) -> Passage:
+def replay_summary(n_actions: int = 2, **changes: Any) -> ReplaySummary:
     even = np.full(n_actions, 1 / n_actions)
-    plain = Passage(
+    plain = ReplaySummary(
         events=100,
         in_order=False,
         actions=tuple(f"a{i}" for i in range(n_actions)),
@@ -62,7 +62,7 @@ def findings(log: bc.Log, *names: str) -> Findings:
     ],
     ids=["fixed", "steered", "clock", "clock with events to spare"],
 )
-def test_there_is_a_chart_for_what_there_is(log: bc.Log, found: Passage, names: set[str]) -> None:
+def test_there_is_a_chart_for_what_there_is(log: bc.Log, found: ReplaySummary, names: set[str]) -> None:
     charts = run_charts(findings(log, "p"), {"p": found})
     assert set(charts) == names
     assert all(chart.to_dict()["description"].endswith(".") for chart in charts.values())

@@ -20,7 +20,7 @@ from backcast.errors import OptionError, printable
 from backcast.estimate import Estimate
 from backcast.report._format import figure, joined
 from backcast.report._summary import Findings, findings_of, verdict
-from backcast.report.html import health_of, passages_of, remarks
+from backcast.report.html import health_of, remarks, replay_summaries_of
 from backcast.report.text import differences_table, estimates_table
 from backcast.results import result_document, save_result
 
@@ -135,7 +135,7 @@ def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -
     if out is None and report is None:
         return
     result = _looked_at_once(result)
-    health = health_of(findings_of(result), passages_of(findings_of(result)))
+    health = health_of(findings_of(result), replay_summaries_of(findings_of(result)))
     problems: list[str] = []
     if out is not None:
         beside = {"about": about, "partial": partial, "health": health}
@@ -175,8 +175,8 @@ def _looked_at_once(result: Any) -> Any:
     """The same, whose runs are made again no more than once."""
     if not isinstance(result, dict):
         return replace(result, estimates=_looked_at_once(result.estimates))
-    looks = {name: estimate._passage and cache(estimate._passage) for name, estimate in result.items()}
-    return {name: replace(estimate, _passage=looks[name]) for name, estimate in result.items()}
+    looks = {name: estimate._replay_summary and cache(estimate._replay_summary) for name, estimate in result.items()}
+    return {name: replace(estimate, _replay_summary=looks[name]) for name, estimate in result.items()}
 
 
 def _all_notes(result: Any) -> list[str]:

@@ -18,7 +18,7 @@ from backcast._files import whole_file
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
-from backcast.replay_summary import Passage
+from backcast.replay_summary import ReplaySummary
 from backcast.report._format import (
     MISSING,
     assumption_words,
@@ -169,13 +169,13 @@ WORDS = {
 }
 
 
-def passages_of(findings: Findings) -> dict[str, Passage]:
+def replay_summaries_of(findings: Findings) -> dict[str, ReplaySummary]:
     """One run of each policy that has one to show."""
-    looked = {name: estimate.passage() for name, estimate in findings.estimates.items()}
+    looked = {name: estimate.replay_summary() for name, estimate in findings.estimates.items()}
     return {name: passage for name, passage in looked.items() if passage is not None}
 
 
-def health_of(findings: Findings, passages: Mapping[str, Passage]) -> HealthReport | None:
+def health_of(findings: Findings, passages: Mapping[str, ReplaySummary]) -> HealthReport | None:
     """What is wrong with the log, if all estimates are about the same one and it is at hand."""
     logs = {id(estimate._log): estimate._log for estimate in findings.estimates.values()}
     [log] = logs.values() if len(logs) == 1 else [None]
@@ -217,7 +217,7 @@ def _spoken(name: str) -> str:
     return name.replace("_", " ")
 
 
-def stretch_table(passages: Mapping[str, Passage]) -> list[list[str]]:
+def stretch_table(passages: Mapping[str, ReplaySummary]) -> list[list[str]]:
     """Policy, events gone through, share accepted, multiplier."""
     return [
         [name, figure(end), percent(float(passage.accepted[i])), _at(passage.multiplier, i)]
@@ -230,7 +230,7 @@ def _at(column: Any, place: int) -> str:
     return figure(float(column[place])) if column.size else MISSING
 
 
-def weight_table(passages: Mapping[str, Passage]) -> list[dict[str, Any]]:
+def weight_table(passages: Mapping[str, ReplaySummary]) -> list[dict[str, Any]]:
     """One row a policy: what its weighted events are worth, the largest weight, and shares by class."""
     return [
         {
@@ -248,7 +248,7 @@ def weight_table(passages: Mapping[str, Passage]) -> list[dict[str, Any]]:
     ]
 
 
-def action_table(passages: Mapping[str, Passage]) -> dict[str, Any]:
+def action_table(passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """Names across, actions down, shares in the cells."""
     if not passages:
         return {"names": [], "rows": []}
@@ -308,7 +308,7 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
     from markupsafe import Markup
 
     findings = findings_of(result)
-    passages = passages_of(findings)
+    passages = replay_summaries_of(findings)
     charts = _charts(findings, passages)
     bundle, script = _bundle(), _own("page.js")
     return _template().render(
@@ -343,7 +343,7 @@ def _words(findings: Findings, about: Mapping[str, object]) -> dict[str, Any]:
     }
 
 
-def _runs(passages: Mapping[str, Passage]) -> dict[str, Any]:
+def _runs(passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """What the page says of one run of each policy."""
     return {
         "stretches": stretch_table(passages),
@@ -352,7 +352,7 @@ def _runs(passages: Mapping[str, Passage]) -> dict[str, Any]:
     }
 
 
-def _charts(findings: Findings, passages: Mapping[str, Passage]) -> dict[str, Any]:
+def _charts(findings: Findings, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """Specifications of the charts, with the page's own paper behind them."""
     charts = {"forest": forest_chart(findings)}
     if findings.differences:

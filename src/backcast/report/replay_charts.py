@@ -8,7 +8,7 @@ from typing import Any
 
 from backcast._arrays import FloatArray, IntArray
 from backcast.errors import printable
-from backcast.replay_summary import WEIGHT_EDGES, Passage
+from backcast.replay_summary import WEIGHT_EDGES, ReplaySummary
 from backcast.report._format import figure, percent
 from backcast.report._summary import Findings
 from backcast.report.charts import (
@@ -45,7 +45,7 @@ WEIGHT_CLASSES = (
 )
 
 
-def run_charts(findings: Findings, passages: Mapping[str, Passage]) -> dict[str, Any]:
+def run_charts(findings: Findings, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """The charts that there is something to draw for, by name."""
     import altair as alt
 
@@ -97,7 +97,7 @@ def _line_in_words(name: str, heights: FloatArray) -> str:
     return f"{name}: from {figure(float(heights[0]))} to {figure(float(heights[-1]))}"
 
 
-def _weights(alt: Any, findings: Findings, passages: Mapping[str, Passage]) -> Any:
+def _weights(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
     """Share of events by class of weight; points and dashes, because bars of many policies hide each other."""
     rows = [
         {"policy": name, "weight": kind, "height": share, "share of events": percent(share)}
@@ -121,25 +121,25 @@ def _weights(alt: Any, findings: Findings, passages: Mapping[str, Passage]) -> A
     return dressed(alt.layer(lines, points.add_params(shown)).add_params(hidden), 220, f"Weights of events. {words}.")
 
 
-def _used_classes(passages: Mapping[str, Passage]) -> range:
+def _used_classes(passages: Mapping[str, ReplaySummary]) -> range:
     """From the first to the last class that any policy fills."""
     filled = [place for p in passages.values() for place, share in enumerate(p.weights.shares) if share > 0]
     return range(min(filled), max(filled) + 1)
 
 
-def _weights_in_words(passage: Passage) -> str:
+def _weights_in_words(passage: ReplaySummary) -> str:
     weights = passage.weights
     return f"{percent(float(weights.shares[0]))} of the events weigh nothing, the largest weight is " + figure(
         weights.largest
     )
 
 
-def _shape(alt: Any, findings: Findings, passages: Mapping[str, Passage]) -> Any:
+def _shape(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
     scale = scale_of(alt, findings, MARKS, list(passages))
     return alt.Shape("policy:N", scale=scale, legend=legend(alt, "point"))
 
 
-def _actions(alt: Any, findings: Findings, passages: Mapping[str, Passage]) -> Any:
+def _actions(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
     """The log's share of each action as a bar, each policy's as a point."""
     rows = list(action_shares(passages))
     order = list(dict.fromkeys(row["action"] for row in rows))
@@ -166,7 +166,7 @@ def _actions(alt: Any, findings: Findings, passages: Mapping[str, Passage]) -> A
     return dressed(layers, 24 + 42 * len(order), f"Which actions are taken; a bar for the log. {words}.")
 
 
-def action_shares(passages: Mapping[str, Passage]) -> Iterator[dict[str, Any]]:
+def action_shares(passages: Mapping[str, ReplaySummary]) -> Iterator[dict[str, Any]]:
     """One row an action and who takes it, the log first; of many actions the most taken, the rest in one."""
     columns = {name: passage.taken for name, passage in passages.items() if passage.taken is not None}
     one = next(iter(passages.values()))
