@@ -19,10 +19,10 @@ UNFINISHED = ".part"
 STREAMS = ("/dev/", "/proc/")
 
 
-def check_place(path: str | os.PathLike[str], what: str) -> None:
+def check_writable(path: str | os.PathLike[str], what: str) -> None:
     """Refuse a place where a file cannot be written: better known before the work than after it.
 
-    >>> check_place("no-such-folder/report.html", "report")
+    >>> check_writable("no-such-folder/report.html", "report")
     Traceback (most recent call last):
     backcast.errors.OptionError: the report cannot be written to 'no-such-folder/report.html': there is no folder \
 'no-such-folder'
@@ -48,34 +48,34 @@ def _may(place: str, mode: int) -> bool:
 
 
 @contextmanager
-def whole_file(path: str | os.PathLike[str], what: str) -> Iterator[IO[bytes]]:
+def atomic_write(path: str | os.PathLike[str], what: str) -> Iterator[IO[bytes]]:
     """A file to write to that takes its name when all of it is on disk; till then an older one of that name stays.
 
     Whatever goes wrong, a full disk or Ctrl-C, nothing half-written is left.
 
     >>> import tempfile
     >>> place = Path(tempfile.mkdtemp(), "report.html")
-    >>> with whole_file(place, "report") as file:
+    >>> with atomic_write(place, "report") as file:
     ...     _ = file.write(b"all of it")
     ...     place.exists()
     False
     >>> place.read_text()
     'all of it'
     """
-    check_place(path, what)
+    check_writable(path, what)
     try:
         if _is_stream(os.fspath(path)):
             with open(path, "wb") as file:
                 yield file
             return
-        with put_in_place(Path(os.path.realpath(path))) as file:
+        with replace_atomically(Path(os.path.realpath(path))) as file:
             yield file
     except OSError as problem:
         raise _cannot_write(path, what, problem.strerror or str(problem)) from None
 
 
 @contextmanager
-def put_in_place(target: Path) -> Iterator[IO[bytes]]:
+def replace_atomically(target: Path) -> Iterator[IO[bytes]]:
     """The same for a place that is known to serve; what goes wrong is an OSError."""
     unfinished = target.with_name(f".backcast-{os.getpid()}-{secrets.token_hex(4)}{UNFINISHED}")
     try:
@@ -104,10 +104,10 @@ def _is_stream(place: str) -> bool:
     return not (stat.S_ISREG(mode) or stat.S_ISDIR(mode)) or place.startswith(STREAMS)
 
 
-def check_file(path: str | os.PathLike[str]) -> None:
+def check_readable(path: str | os.PathLike[str]) -> None:
     """Refuse what is there and neither a file nor a folder: a pipe may never end, and is gone when it was read once.
 
-    >>> check_file("/dev/null")
+    >>> check_readable("/dev/null")
     Traceback (most recent call last):
     backcast.errors.SourceError: /dev/null: this is a device; only files and folders can be read. Save it to a \
 file first
@@ -126,7 +126,7 @@ file first
 
 def read_text(path: str | os.PathLike[str], most: int) -> str:
     """The text of a small file, of at most so many bytes; ValueError where it is not UTF-8."""
-    check_file(path)
+    check_readable(path)
     try:
         with open(path, "rb") as file:
             # by its size where that is known, by what comes where it grows

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._files import whole_file
+from backcast._files import atomic_write
 from backcast.environments.live import draw_actions
 from backcast.log import Log
 
@@ -89,7 +89,7 @@ def write_news(path: str | os.PathLike[str], log: Log) -> Path:
     for context, action, reward, propensity in rows:
         features = (f"{feature:g}" for feature in context)
         writer.writerow([*features, ARTICLES[action], int(reward), f"{propensity:g}"])
-    with whole_file(path, "log") as file:
+    with atomic_write(path, "log") as file:
         file.write(text.getvalue().encode())
     return Path(path).resolve()
 

@@ -10,7 +10,7 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
-from backcast._files import read_text, whole_file
+from backcast._files import atomic_write, read_text
 from backcast._serialization import from_plain, to_plain
 from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
@@ -94,7 +94,7 @@ def save_result(
     beside = {"passages": runs, "health": to_plain(health)}
     document = result_document(result, about=about, partial=partial) | beside
     text = json.dumps(document, indent=2, allow_nan=False)
-    with whole_file(path, "result") as file:
+    with atomic_write(path, "result") as file:
         file.write(f"{text}\n".encode())
     return Path(path).resolve()
 

@@ -17,7 +17,7 @@ from typing import Any
 import pytest
 
 import backcast as bc
-from backcast._files import whole_file
+from backcast._files import atomic_write
 from backcast.cli import main
 from backcast.errors import OptionError
 
@@ -45,7 +45,7 @@ def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
 
 
 def write(path: Path | str, content: bytes, problem: Any = None) -> None:
-    with whole_file(path, "report") as file:
+    with atomic_write(path, "report") as file:
         file.write(content)
         if problem is not None:
             raise problem

@@ -19,7 +19,7 @@ from pathlib import Path
 from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
-from backcast._files import UNFINISHED, put_in_place
+from backcast._files import UNFINISHED, replace_atomically
 from backcast._serialization import pack, unpack
 from backcast.errors import OptionError, WorkError
 
@@ -75,7 +75,7 @@ class Checkpoint:
         """Keep a finished piece."""
         packed = pack(value, kinds)
         try:
-            with put_in_place(self._path(name)) as file:
+            with replace_atomically(self._path(name)) as file:
                 file.write(self._seal(name, packed) + packed)
         except OSError as problem:
             raise WorkError(
@@ -106,7 +106,7 @@ def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) ->
         path.mkdir(parents=True, exist_ok=True)
         found = _read_head(path)
         if found is None:
-            with put_in_place(path / HEAD) as file:
+            with replace_atomically(path / HEAD) as file:
                 file.write(json.dumps(head, indent=1).encode())
     except OSError as problem:
         raise OptionError(

@@ -161,12 +161,12 @@ EVALUATE_EXAMPLE = (
 def evaluate(words: Words) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
-    from backcast.cli.output import check_places, deliver
+    from backcast.cli.output import check_output_paths, deliver
     from backcast.cli.run import log_or_stream_of
 
     settings = words.settings
     # words are checked before a file is read: a slip shows at once
-    check_places(settings)
+    check_output_paths(settings)
     asked, policies = run.asked_from(settings, paired=False), run.policies_from(settings)
     log = log_or_stream_of(settings, quiet=words.silent)
     found = run.run_evaluations(log, policies, asked, quiet=words.silent)
@@ -192,12 +192,12 @@ PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 def compare(words: Words) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
-    from backcast.cli.output import check_places, deliver
+    from backcast.cli.output import check_output_paths, deliver
     from backcast.cli.run import log_or_stream_of
     from backcast.errors import StopEvaluation
 
     settings = words.settings
-    check_places(settings)
+    check_output_paths(settings)
     asked, policies = run.asked_from(settings, paired=True), run.policies_from(settings, least=2)
     log = log_or_stream_of(settings, quiet=words.silent)
     try:
@@ -303,14 +303,14 @@ def demo(
 ) -> None:
     """Compare four policies on an embedded log of a news page and write a report."""
     from backcast.cli.commands import run_demo, write_log
-    from backcast.cli.output import check_places, deliver
+    from backcast.cli.output import check_output_paths, deliver
     from backcast.cli.settings import Settings
 
     if log is not None:
         write_log(log, quiet=quiet or json)
         return
     words = Words(Settings({"report": report}), json, quiet)
-    check_places(words.settings)
+    check_output_paths(words.settings)
     found, about = run_demo(seed, quiet=words.silent)
     if deliver(found, about, words):
         raise typer.Exit(INTERRUPTED)

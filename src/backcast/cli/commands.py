@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from backcast._files import check_place
-from backcast.cli.output import check_places, print_json, save_chart
+from backcast._files import check_writable
+from backcast.cli.output import check_output_paths, print_json, save_chart
 from backcast.cli.progress import say
 from backcast.cli.run import Asked, asked_from, facts_about, log_or_stream_of, policies_from, run_comparison
 from backcast.cli.settings import Settings, Words
@@ -29,7 +29,7 @@ def run_plan(words: Words, charts: dict[str, str | None]) -> None:
     settings = words.settings
     for path in charts.values():
         if path is not None:
-            check_place(path, "chart")
+            check_writable(path, "chart")
     differences = [float(size) for size in _differences(settings)]
     source = _pilot(words) if settings.get("log") is not None else _assumptions(settings)
     found = make_plan(source, differences, power=settings.get("power", 0.8), level=settings.get("level", 0.95))
@@ -107,9 +107,9 @@ def _perhaps(need: Need) -> list[str]:
 
 def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *, json: bool, quiet: bool) -> None:
     """Make the HTML report of a saved result again; ``charts`` says where to draw the chart of values, by format."""
-    check_places(Settings({"report": report}))
+    check_output_paths(Settings({"report": report}))
     for place in filter(None, charts.values()):
-        check_place(place, "chart")
+        check_writable(place, "chart")
     saved = load_result(result)
     try:
         written = {"report": str(save_report(saved.result, report, about=saved.about, health=saved.health))}

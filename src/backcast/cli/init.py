@@ -14,7 +14,7 @@ from typing import Any
 
 import numpy as np
 
-from backcast._files import check_place, whole_file
+from backcast._files import atomic_write, check_writable
 from backcast._serialization import to_plain
 from backcast.cli.output import print_json
 from backcast.errors import OptionError, printable
@@ -286,7 +286,7 @@ def write_draft(log: str, out: str, file_format: str | None, *, force: bool, jso
     _check_place(out, force=force)
     draft = draft_of(log, file_format)
     text = run_file(draft, _from(log, out))
-    with whole_file(out, "run file") as file:
+    with atomic_write(out, "run file") as file:
         # names may hold bytes that are no text; they are written out
         file.write(text.encode("utf-8", errors="backslashreplace"))
     if json:
@@ -298,7 +298,7 @@ def write_draft(log: str, out: str, file_format: str | None, *, force: bool, jso
 def _check_place(out: str, *, force: bool) -> None:
     if not out.lower().endswith(".toml"):
         raise OptionError(f"the run file is {out!r}; its name must end in .toml, so that commands know it from a log")
-    check_place(out, "run file")
+    check_writable(out, "run file")
     if os.path.exists(out) and not force:
         raise OptionError(f"{out} is there already; give --force to overwrite it, or --out another.toml")
 

@@ -12,7 +12,7 @@ from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backcast._files import check_place, whole_file
+from backcast._files import atomic_write, check_writable
 from backcast._request import is_partial
 from backcast.cli.progress import say
 from backcast.cli.settings import Settings
@@ -97,17 +97,17 @@ def save_chart(chart: Any, path: str, kind: str) -> Path:
     # inlined: the page asks nothing of other servers
     chart.save(drawn, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": SHARPNESS}))
     content = drawn.getvalue()
-    with whole_file(path, "chart") as file:
+    with atomic_write(path, "chart") as file:
         file.write(content if isinstance(content, bytes) else content.encode())
     return Path(path).resolve()
 
 
-def check_places(settings: Settings) -> None:
+def check_output_paths(settings: Settings) -> None:
     """A file that has nowhere to go is better known before the work than after it."""
     for key, what in (("report", "report"), ("out", "result")):
         path = settings.get(key)
         if path is not None:
-            check_place(path, what)
+            check_writable(path, what)
 
 
 def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence[str] = ()) -> bool:

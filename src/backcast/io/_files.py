@@ -16,7 +16,7 @@ from typing import Any, TypeAlias
 import pyarrow as pa
 import pyarrow.fs
 
-from backcast._files import check_file
+from backcast._files import check_readable
 from backcast.errors import OptionError, SourceError
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
@@ -89,7 +89,7 @@ def path_text(path: Any) -> str:
         raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
     text = os.fspath(path)
     if "://" not in text:
-        check_file(text)
+        check_readable(text)
     elif "\0" in text:
         raise SourceError(f"{text!r}: an address cannot hold a NUL")
     return text

@@ -11,7 +11,7 @@ import pyarrow as pa
 import pyarrow.csv
 
 from backcast._arrays import is_sparse
-from backcast._files import check_file
+from backcast._files import check_readable
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._files import reading
 from backcast.io.tables import read_log
@@ -51,7 +51,7 @@ def read_obd(
     """
     if position not in (None, 1, 2, 3):
         raise OptionError(f"position is {position!r}; it must be 1, 2, 3, or None for all")
-    check_file(folder)
+    check_readable(folder)
     if not os.path.isdir(folder):
         raise SourceError(f"{folder}: there is no such folder")
     files = sorted(Path(folder).glob("*.csv")) + sorted(Path(folder).glob("*.csv.gz"))
@@ -75,7 +75,7 @@ def read_obd(
 
 
 def _number_of_items(file: Path) -> int:
-    check_file(file)
+    check_readable(file)
     with reading(str(file), "csv"):
         table = pa.csv.read_csv(file)
         names = table.column_names  # fails here, not later, where a name is not UTF-8

@@ -14,7 +14,7 @@ from importlib.resources import files
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from backcast._files import whole_file
+from backcast._files import atomic_write
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
@@ -297,7 +297,7 @@ def save_report(
     'report.html'
     """
     page = report_html(result, about=about, health=health)
-    with whole_file(path, "report") as file:
+    with atomic_write(path, "report") as file:
         # names of files may hold bytes that are no text; they are written out
         file.write(page.encode("utf-8", errors="backslashreplace"))
     return Path(path).resolve()
