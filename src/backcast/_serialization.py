@@ -24,26 +24,26 @@ T = TypeVar("T")
 INFINITIES = {"inf": math.inf, "-inf": -math.inf}
 
 
-def to_plain(value: Any) -> Any:
+def to_json(value: Any) -> Any:
     """A value, and all that is in it, as JSON knows it.
 
-    >>> to_plain({"value": np.float64(0.5), "error": math.nan, "bounds": (0.0, math.inf)})
+    >>> to_json({"value": np.float64(0.5), "error": math.nan, "bounds": (0.0, math.inf)})
     {'value': 0.5, 'error': None, 'bounds': [0.0, 'inf']}
     """
     if is_dataclass(value) and not isinstance(value, type):
-        return {field.name: to_plain(getattr(value, field.name)) for field in fields(value) if _is_public(field)}
+        return {field.name: to_json(getattr(value, field.name)) for field in fields(value) if _is_public(field)}
     if isinstance(value, dict):
-        return {str(key): to_plain(item) for key, item in value.items()}
+        return {str(key): to_json(item) for key, item in value.items()}
     if isinstance(value, list | tuple):
-        return [to_plain(item) for item in value]
+        return [to_json(item) for item in value]
     if isinstance(value, np.ndarray | np.generic):
-        return to_plain(value.tolist())
+        return to_json(value.tolist())
     if isinstance(value, float) and not math.isfinite(value):
         return None if math.isnan(value) else f"{value}"
     return value
 
 
-def from_plain(kind: type[T], plain: Any, where: str = "result") -> T:
+def from_json(kind: type[T], plain: Any, where: str = "result") -> T:
     """The dataclass of this kind that was made plain; fields it does not know are left out.
 
     Parameters
@@ -51,7 +51,7 @@ def from_plain(kind: type[T], plain: Any, where: str = "result") -> T:
     kind
         A dataclass whose fields are numbers, texts, arrays, tuples, dicts and dataclasses.
     plain
-        What :func:`to_plain` made of one.
+        What :func:`to_json` made of one.
     where
         Where it stands, for messages.
     """
@@ -84,7 +84,7 @@ def _value(hint: Any, plain: Any, where: str) -> Any:
     if origin is dict:
         return {key: _value(inner[1], item, f"{where}.{key}") for key, item in _checked(plain, dict, where).items()}
     if is_dataclass(hint):
-        return from_plain(cast(type[Any], hint), plain, where)
+        return from_json(cast(type[Any], hint), plain, where)
     if hint is float:
         return _number(plain, where)
     return _checked(plain, hint, where) if hint in (int, str, bool) else plain

@@ -15,7 +15,7 @@ from scipy import stats
 from backcast._arrays import FloatArray
 from backcast._auto import sure_of_evaluator
 from backcast._request import Question, check_question, kept_in, stopped_note
-from backcast._serialization import from_plain, to_plain
+from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
@@ -82,7 +82,7 @@ class Comparison:
         """Everything as plain numbers, strings, lists and dicts, for JSON."""
         return {
             "estimates": {name: estimate.to_dict() for name, estimate in self.estimates.items()},
-            "differences": to_plain(self.differences),
+            "differences": to_json(self.differences),
             "ranking": [{"policy": name, "probability_best": chance} for name, chance in self.ranking],
             "notes": list(self.notes),
         }
@@ -92,7 +92,7 @@ class Comparison:
         """The comparison that :meth:`to_dict` made plain."""
         return cls(
             {name: Estimate.from_dict(estimate) for name, estimate in plain["estimates"].items()},
-            tuple(from_plain(Difference, difference, "difference") for difference in plain["differences"]),
+            tuple(from_json(Difference, difference, "difference") for difference in plain["differences"]),
             tuple((entry["policy"], float(entry["probability_best"])) for entry in plain["ranking"]),
             tuple(plain["notes"]),
         )

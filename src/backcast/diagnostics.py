@@ -10,7 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._serialization import from_plain
+from backcast._serialization import from_json
 
 
 class Diagnostics(Protocol):
@@ -253,7 +253,7 @@ def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagn
     by_name = {kind.__name__: kind for kind in KINDS}
     facts = {name: value for name, value in plain.items() if name != "kind"}
     kind = by_name.get(str(plain.get("kind")))
-    found: Diagnostics = OtherDiagnostics(facts) if kind is None else from_plain(kind, facts, where)
+    found: Diagnostics = OtherDiagnostics(facts) if kind is None else from_json(kind, facts, where)
     return found
 
 

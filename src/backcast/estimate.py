@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._serialization import from_plain, to_plain
+from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics, diagnostics_from
 from backcast.errors import EvaluationError
 from backcast.log import Log
@@ -142,13 +142,13 @@ class Estimate:
         The kind of diagnostics stands among them, so that :meth:`from_dict` can make the estimate again.
         """
         facts = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
-        plain: dict[str, Any] = {**to_plain(self), "diagnostics": to_plain(facts)}
+        plain: dict[str, Any] = {**to_json(self), "diagnostics": to_json(facts)}
         return plain
 
     @classmethod
     def from_dict(cls, plain: dict[str, Any]) -> Estimate:
         """The estimate that :meth:`to_dict` made plain; only its progressive policy is lost."""
-        found = from_plain(cls, plain, "estimate")
+        found = from_json(cls, plain, "estimate")
         return replace(found, diagnostics=diagnostics_from(plain["diagnostics"]))
 
     def plot(self) -> Any:

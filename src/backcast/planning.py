@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
-from backcast._serialization import to_plain
+from backcast._serialization import to_json
 from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
@@ -175,7 +175,7 @@ class Plan:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain numbers, strings, lists and dicts, for JSON."""
-        plain: dict[str, Any] = to_plain(self)
+        plain: dict[str, Any] = to_json(self)
         return plain
 
     def plot(self) -> Any:

@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, TypeAlias
 
 from backcast._files import atomic_write, read_text
-from backcast._serialization import from_plain, to_plain
+from backcast._serialization import from_json, to_json
 from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
 from backcast.errors import SourceError
@@ -90,8 +90,8 @@ def save_result(
     ...     load_result(file).result.value
     0.75
     """
-    runs = {name: to_plain(estimate.replay_summary()) for name, estimate in _estimates(result).items()}
-    beside = {"passages": runs, "health": to_plain(health)}
+    runs = {name: to_json(estimate.replay_summary()) for name, estimate in _estimates(result).items()}
+    beside = {"passages": runs, "health": to_json(health)}
     document = result_document(result, about=about, partial=partial) | beside
     text = json.dumps(document, indent=2, allow_nan=False)
     with atomic_write(path, "result") as file:
@@ -104,7 +104,7 @@ def result_document(
 ) -> dict[str, Any]:
     """What a file of results holds: its format and version, facts about the log, and the result in plain values."""
     head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {version('backcast')}", "partial": partial}
-    return {**head, "log": to_plain(dict(about or {})), **_body(result)}
+    return {**head, "log": to_json(dict(about or {})), **_body(result)}
 
 
 def _body(result: Result) -> dict[str, Any]:
@@ -151,7 +151,7 @@ compare wrote with --out, or save_result
             _result(plain, plain.get("passages") or {}),
             dict(plain["log"]),
             bool(plain["partial"]),
-            None if health is None else from_plain(HealthReport, health, "health"),
+            None if health is None else from_json(HealthReport, health, "health"),
             str(plain["made_by"]),
         )
     except SourceError as problem:
@@ -187,5 +187,5 @@ def _result(plain: dict[str, Any], runs: Mapping[str, Any]) -> Result:
 def _with_run(estimate: Estimate, plain: Any) -> Estimate:
     if plain is None:
         return estimate
-    passage = from_plain(ReplaySummary, plain, "passage")
+    passage = from_json(ReplaySummary, plain, "passage")
     return replace(estimate, _replay_summary=lambda: passage)

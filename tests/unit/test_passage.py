@@ -20,9 +20,9 @@ def log(make_log: Any) -> Any:
 
 
 def seen(estimate: bc.Estimate) -> bc.ReplaySummary:
-    passage = estimate.replay_summary()
-    assert passage is not None
-    return passage
+    replay_summary = estimate.replay_summary()
+    assert replay_summary is not None
+    return replay_summary
 
 
 EVALUATORS: list[tuple[str, Any, dict[str, Any]]] = [

@@ -36,9 +36,9 @@ def replay_summary(n_actions: int = 2, **changes: Any) -> ReplaySummary:
     return replace(plain, **changes)
 
 
-FIXED = passage()
-STEERED = passage(ends=ENDS, accepted=np.array([0.5, 0.25]), multiplier=np.array([1.0, 0.5]), in_order=True)
-CLOCKED = passage(ends=ENDS, accepted=np.array([0.5, 0.25]), rounds=ENDS, exhausted=np.array([0.0, 0.125]))
+FIXED = replay_summary()
+STEERED = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), multiplier=np.array([1.0, 0.5]), in_order=True)
+CLOCKED = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), rounds=ENDS, exhausted=np.array([0.0, 0.125]))
 
 
 @pytest.fixture(scope="module")
@@ -74,7 +74,7 @@ def test_no_passage_no_chart(log: bc.Log) -> None:
 
 def test_of_many_actions_the_most_taken_are_shown_and_the_rest_in_one() -> None:
     taken = np.arange(40) / np.arange(40).sum()
-    rows = list(action_shares({"p": passage(40, taken=taken)}))
+    rows = list(action_shares({"p": replay_summary(40, taken=taken)}))
     for who in (LOGGED, "p"):
         own = [row for row in rows if row["policy"] == who]
         assert len(own) == MOST_ACTIONS
@@ -89,7 +89,7 @@ def test_a_policy_may_be_called_as_the_log_is() -> None:
 
 
 def test_a_policy_without_action_shares_is_left_out_of_the_table() -> None:
-    table = action_table({"p": FIXED, "q": passage(taken=None)})
+    table = action_table({"p": FIXED, "q": replay_summary(taken=None)})
     assert table == {"names": [LOGGED, "p"], "rows": [["a0", "50 %", "50 %"], ["a1", "50 %", "50 %"]]}
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 import backcast as bc
 from backcast._arrays import FloatArray, IntArray
-from backcast._serialization import from_plain, to_plain
+from backcast._serialization import from_json, to_json
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.errors import OptionError, SourceError
 from backcast.report.html import report_html
@@ -139,7 +139,7 @@ class TestPlain:
             *(len(many), number > 0, number, None, np.array(many), np.array(counts, dtype=np.int64)),
             *(inner, (inner, inner), (name, number), {name: other}),
         )
-        second = from_plain(Everything, json.loads(json.dumps(to_plain(first), allow_nan=False)))
+        second = from_json(Everything, json.loads(json.dumps(to_json(first), allow_nan=False)))
         np.testing.assert_array_equal(second.floats, first.floats)
         np.testing.assert_array_equal(second.ints, first.ints)
         assert second.floats.dtype == np.float64
@@ -161,9 +161,9 @@ class TestPlain:
     )
     def test_what_does_not_fit_is_refused_by_its_place(self, field: str, value: Any, words: str) -> None:
         inner = Inner("a", 0.5)
-        good = to_plain(Everything(1, True, 0.5, 1.0, np.zeros(1), np.zeros(1, np.int64), inner, (), ("a", 1.0), {}))
+        good = to_json(Everything(1, True, 0.5, 1.0, np.zeros(1), np.zeros(1, np.int64), inner, (), ("a", 1.0), {}))
         with pytest.raises(SourceError, match=f"thing.{words}".replace("{}", r"\{\}")):
-            from_plain(Everything, {**good, field: value}, "thing")
+            from_json(Everything, {**good, field: value}, "thing")
 
 
 class TestRefusals:

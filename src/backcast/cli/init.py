@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 from backcast._files import atomic_write, check_writable
-from backcast._serialization import to_plain
+from backcast._serialization import to_json
 from backcast.cli.output import print_json
 from backcast.errors import OptionError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Profile, Sample, guess_columns, take_sample
@@ -61,7 +61,7 @@ class Draft:
 
     def to_dict(self) -> dict[str, Any]:
         """Everything as plain values, for JSON."""
-        plain: dict[str, Any] = to_plain(self)
+        plain: dict[str, Any] = to_json(self)
         return plain
 
 
