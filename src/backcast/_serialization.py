@@ -142,10 +142,10 @@ SIZE = 8  # bytes of the header's length
 PLAIN = "biufcSUmM"  # kinds of arrays that hold values and no objects
 
 
-def pack(value: Any, kinds: Sequence[type] = ()) -> bytes:
+def to_bytes(value: Any, kinds: Sequence[type] = ()) -> bytes:
     """The value as bytes; ``kinds`` are the NamedTuples and dataclasses that may be in it.
 
-    >>> unpack(pack([0.1, (None, "a"), {"b": np.array([1, 2])}]))
+    >>> from_bytes(to_bytes([0.1, (None, "a"), {"b": np.array([1, 2])}]))
     [0.1, (None, 'a'), {'b': array([1, 2])}]
     """
     arrays: list[npt.NDArray[Any]] = []
@@ -153,8 +153,8 @@ def pack(value: Any, kinds: Sequence[type] = ()) -> bytes:
     return b"".join([len(header).to_bytes(SIZE, "little"), header, *(array.tobytes() for array in arrays)])
 
 
-def unpack(packed: bytes, kinds: Sequence[type] = ()) -> Any:
-    """The value that :func:`pack` made bytes of."""
+def from_bytes(packed: bytes, kinds: Sequence[type] = ()) -> Any:
+    """The value that :func:`to_bytes` made bytes of."""
     start = SIZE + int.from_bytes(packed[:SIZE], "little")
     return _Reader(packed, start, {kind.__name__: kind for kind in kinds}).value(json.loads(packed[SIZE:start]))
 

@@ -12,7 +12,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backcast._serialization import pack, unpack
+from backcast._serialization import from_bytes, to_bytes
 
 
 class Pair(NamedTuple):
@@ -62,11 +62,11 @@ def alike(one: Any, other: Any) -> bool:
 
 @given(VALUES)
 def test_what_is_packed_comes_back_to_the_bit(value: Any) -> None:
-    assert alike(unpack(pack(value, KINDS), KINDS), value)
+    assert alike(from_bytes(to_bytes(value, KINDS), KINDS), value)
 
 
 def test_arrays_that_come_back_can_be_written_to() -> None:
-    unpack(pack(np.zeros(2)))[0] = 1.0
+    from_bytes(to_bytes(np.zeros(2)))[0] = 1.0
 
 
 @pytest.mark.parametrize(
@@ -76,4 +76,4 @@ def test_arrays_that_come_back_can_be_written_to() -> None:
 )
 def test_what_is_no_plain_value_is_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="not a value that can be kept"):
-        pack([value])
+        to_bytes([value])

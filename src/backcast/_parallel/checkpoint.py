@@ -20,7 +20,7 @@ from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from backcast._files import UNFINISHED, replace_atomically
-from backcast._serialization import pack, unpack
+from backcast._serialization import from_bytes, to_bytes
 from backcast.errors import OptionError, WorkError
 
 FORMAT, VERSION = "backcast checkpoint", 1
@@ -69,11 +69,11 @@ class Checkpoint:
             return None
         seal, packed = sealed[:SEAL], sealed[SEAL:]
         # a piece that is damaged is done again; its new file takes the place of the old one
-        return Found(unpack(packed, kinds)) if seal == self._seal(name, packed) else None
+        return Found(from_bytes(packed, kinds)) if seal == self._seal(name, packed) else None
 
     def put(self, name: str, value: Any, kinds: Sequence[type] = ()) -> None:
         """Keep a finished piece."""
-        packed = pack(value, kinds)
+        packed = to_bytes(value, kinds)
         try:
             with replace_atomically(self._path(name)) as file:
                 file.write(self._seal(name, packed) + packed)
