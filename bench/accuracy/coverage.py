@@ -20,7 +20,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.evaluators import DR, IPS
 from backcast.intervals.asymptotic import CressieRead, Normal, Student
 from backcast.intervals.betting import Betting
@@ -97,7 +97,7 @@ def measure(evaluator: Any, methods: dict[str, Any], logs: list[Log], truth: flo
     for method in methods.values():
         found: list[Any] = [
             evaluator.answer(
-                Question(log, Fixed(POLICY), interval=method, level=LEVEL, seed=run, reward_model=Constant())
+                EvaluationRequest(log, Fixed(POLICY), interval=method, level=LEVEL, seed=run, reward_model=Constant())
             ).interval
             for run, log in enumerate(logs)
         ]

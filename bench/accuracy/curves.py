@@ -14,7 +14,7 @@ import altair as alt
 import numpy as np
 
 import backcast as bc
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from bench.accuracy.contestants import DEFAULT, as_in_the_paper, default
 from bench.accuracy.live import Truth
 from bench.accuracy.run import JOURNALS
@@ -47,7 +47,7 @@ def by_pass(setting: Setting, number: int) -> list[float]:
     log = world.log(setting.events, np.random.default_rng([SEED, 1, number]))
     policy, clock = POLICIES[setting.policy], bc.ClockReplay()
     model = bc.CrossFit(bc.LowVariance())
-    material = clock.material(Question(log, policy, reward_model=model, horizon=setting.horizon, seed=number))
+    material = clock.material(EvaluationRequest(log, policy, reward_model=model, horizon=setting.horizon, seed=number))
     seeds = np.random.SeedSequence([SEED, number]).spawn(max(PASSES))
     return [clock.replicate(policy, material, None, seed).value for seed in seeds]
 

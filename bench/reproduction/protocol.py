@@ -15,7 +15,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 
 from backcast._arrays import FloatArray, is_sparse
 from backcast._engine.replay import Run
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.environments import ClassificationWorld
 from backcast.errors import HorizonNotReached
 from backcast.evaluation import evaluate
@@ -127,9 +127,9 @@ def simulated(evaluator: Any, case: Case, predicted: FloatArray) -> Found:
     The value is the mean over the histories that reached the horizon. Where none did, it is that of the one partial
     history: an estimate of the policy's first rounds alone.
     """
-    question = Question(case.log, case.policy, horizon=case.horizon, seed=case.seed)
-    _, steering = evaluator.prepared(question)
-    streams = Streams.of(case.seed)
+    request = EvaluationRequest(case.log, case.policy, horizon=case.horizon, seed=case.seed)
+    _, steering = evaluator.prepared(request)
+    streams = RandomStreams.of(case.seed)
     bounds, n = case.log.reward_bounds, len(case.log)
     run = Run(case.policy, steering, bounds, streams.policy, horizon=case.horizon, length=n, keep_order=False)
     run.feed(case.log, predicted, streams.acceptance.random(n))

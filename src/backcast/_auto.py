@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 from scipy import stats
 
-from backcast._request import Evaluator, Question
+from backcast._request import EvaluationRequest, Evaluator
 from backcast.errors import OptionError
 from backcast.evaluators._disjoint_parts import LEAST_PARTS, LEAST_PASSES, number_of_parts
 from backcast.evaluators.clock_replay import ClockReplay
@@ -77,57 +77,57 @@ def _moves(column: Any, segment: Any) -> bool:
 
 
 def sure_of_evaluator(
-    evaluator: Any, question: Question, policies: Sequence[Any], exchangeable: bool | None
-) -> tuple[Any, Question, tuple[str, ...]]:
+    evaluator: Any, request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     """The evaluator that was given, or the one that fits, with the question completed and a sentence that says why."""
     if isinstance(evaluator, str) and evaluator == "auto":
-        return _chosen(question, policies, exchangeable)
+        return _chosen(request, policies, exchangeable)
     if isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
     if exchangeable is False and isinstance(evaluator, ClockReplay):
         raise OptionError("ClockReplay needs an exchangeable log and exchangeable=False was said; use DRns")
-    return evaluator, question, ()
+    return evaluator, request, ()
 
 
 def _chosen(
-    question: Question, policies: Sequence[Any], exchangeable: bool | None
-) -> tuple[Any, Question, tuple[str, ...]]:
+    request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     from backcast.evaluators.doubly_robust import DR
 
     if not any(is_learning(policy) for policy in policies):
-        return DR(), question, ("auto chose cross-fitted DR, because the policy is fixed.",)
-    if not question.in_memory:
-        return _for_stream(question, policies, exchangeable)
-    if not _settled_exchangeable(question.log, exchangeable):
-        return _in_log_order(question)
-    if question.horizon is None:
+        return DR(), request, ("auto chose cross-fitted DR, because the policy is fixed.",)
+    if not request.in_memory:
+        return _for_stream(request, policies, exchangeable)
+    if not _settled_exchangeable(request.log, exchangeable):
+        return _in_log_order(request)
+    if request.horizon is None:
         why = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
-        return DRns(q=0.01), _with_model(question, CrossFit(PerAction())), (why,)
-    question = _with_model(question, CrossFit(LowVariance()))
-    if _affordable(question, policies):
+        return DRns(q=0.01), _with_model(request, CrossFit(PerAction())), (why,)
+    request = _with_model(request, CrossFit(LowVariance()))
+    if _affordable(request, policies):
         why = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
-        return ClockReplay(), _with_replicates(question), (why,)
+        return ClockReplay(), _with_replicates(request), (why,)
     why = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
-    return DRns.recommended(len(question.log)), _with_replicates(question), (why,)
+    return DRns.recommended(len(request.log)), _with_replicates(request), (why,)
 
 
 def _for_stream(
-    question: Question, policies: Sequence[Any], exchangeable: bool | None
-) -> tuple[Any, Question, tuple[str, ...]]:
+    request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
+) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     """Clock replay in parts where the caller says that order means nothing, as many of them as can be afforded."""
     in_order = "auto chose DRns(q=0.01) in log order, because the log is a stream{}."
-    if not (exchangeable and question.horizon is not None and hasattr(question.log, "counted")):
-        return DRns(q=0.01), question, (in_order.format(""),)
-    question = replace(question, log=question.log.counted())
-    number = number_of_parts(question.log.n_rows, ClockReplay().pool)
-    events = question.log.n_rows / number
-    affordable = min(_limit(policy) / (LEAST_PASSES * events * _updates(question, policy)) for policy in policies)
+    if not (exchangeable and request.horizon is not None and hasattr(request.log, "counted")):
+        return DRns(q=0.01), request, (in_order.format(""),)
+    request = replace(request, log=request.log.counted())
+    number = number_of_parts(request.log.n_rows, ClockReplay().pool)
+    events = request.log.n_rows / number
+    affordable = min(_limit(policy) / (LEAST_PASSES * events * _updates(request, policy)) for policy in policies)
     if affordable < 2 * LEAST_PARTS and affordable < number:
-        return DRns(q=0.01), question, (in_order.format(" and clock replay would take too long with this policy"),)
+        return DRns(q=0.01), request, (in_order.format(" and clock replay would take too long with this policy"),)
     evaluator = ClockReplay() if affordable >= number else ClockReplay(parts=int(affordable))
     some = "" if evaluator.parts is None else f", {evaluator.parts} of {number} to save time"
     why = f"auto chose ClockReplay on parts of the stream{some}, because the log is exchangeable."
-    return evaluator, _with_model(question, CrossFit(LowVariance())), (why,)
+    return evaluator, _with_model(request, CrossFit(LowVariance())), (why,)
 
 
 def _settled_exchangeable(log: Log, said: bool | None) -> bool:
@@ -142,29 +142,29 @@ def _settled_exchangeable(log: Log, said: bool | None) -> bool:
     return said if said is not None else not moving
 
 
-def _in_log_order(question: Question) -> tuple[Any, Question, tuple[str, ...]]:
+def _in_log_order(request: EvaluationRequest) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     why = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
-    question = replace(question, replicates=None)  # they would permute the log
-    return DRns.recommended(len(question.log)), _with_model(question, Progressive(PerAction())), (why,)
+    request = replace(request, replicates=None)  # they would permute the log
+    return DRns.recommended(len(request.log)), _with_model(request, Progressive(PerAction())), (why,)
 
 
-def _with_model(question: Question, model: Any) -> Question:
-    return question if question.reward_model is not None else replace(question, reward_model=model)
+def _with_model(request: EvaluationRequest, model: Any) -> EvaluationRequest:
+    return request if request.reward_model is not None else replace(request, reward_model=model)
 
 
-def _with_replicates(question: Question) -> Question:
-    return replace(question, replicates="auto") if question.replicates == "default" else question
+def _with_replicates(request: EvaluationRequest) -> EvaluationRequest:
+    return replace(request, replicates="auto") if request.replicates == "default" else request
 
 
-def _affordable(question: Question, policies: Sequence[Any]) -> bool:
-    events = min(len(question.log), ClockReplay().pool)
-    return all(PASSES * events * _updates(question, policy) <= _limit(policy) for policy in policies)
+def _affordable(request: EvaluationRequest, policies: Sequence[Any]) -> bool:
+    events = min(len(request.log), ClockReplay().pool)
+    return all(PASSES * events * _updates(request, policy) <= _limit(policy) for policy in policies)
 
 
-def _updates(question: Question, policy: Any) -> float:
+def _updates(request: EvaluationRequest, policy: Any) -> float:
     """How often a pass scores all its events, in units of what a linear policy takes."""
-    assert question.horizon is not None
-    updates = question.horizon / batch_size_of(policy)
+    assert request.horizon is not None
+    updates = request.horizon / batch_size_of(policy)
     return updates * THOMPSON_COST if isinstance(policy, LinearThompson) else updates
 
 

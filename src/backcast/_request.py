@@ -21,7 +21,7 @@ PARTIAL = "Partial:"
 
 
 @dataclass(frozen=True)
-class Question:
+class EvaluationRequest:
     """What would this policy have earned on this log?
 
     ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
@@ -49,7 +49,7 @@ class Question:
         """On what terms its work is done."""
         return Terms(self.n_jobs, self.time_limit, self.keep, self.on_progress)
 
-    def within(self, name: str) -> Question:
+    def within(self, name: str) -> EvaluationRequest:
         """The same for one part of a question, whose pieces of work are kept apart from those of its other parts."""
         return self if self.keep is None else replace(self, keep=self.keep.within(name))
 
@@ -76,13 +76,13 @@ class Question:
 class Evaluator(Protocol):
     """A way of answering the question: a frozen value of options with one method."""
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The estimate, its interval and its diagnostics."""
         ...
 
 
 @dataclass(frozen=True)
-class Streams:
+class RandomStreams:
     """Separate streams of randomness for folds, acceptance and policy, all from one seed."""
 
     folds: np.random.Generator
@@ -91,7 +91,7 @@ class Streams:
     replicates: np.random.SeedSequence
 
     @classmethod
-    def of(cls, seed: int) -> Streams:
+    def of(cls, seed: int) -> RandomStreams:
         """The streams of a seed."""
         folds, acceptance, policy, replicates = np.random.SeedSequence(seed).spawn(4)
         return cls(
@@ -116,7 +116,7 @@ def is_partial(notes: Iterable[str]) -> bool:
     return any(note.startswith(PARTIAL) for note in notes)
 
 
-def require_stationary(policy: object, evaluator: str) -> None:
+def require_fixed_policy(policy: object, evaluator: str) -> None:
     """Refuse a learning policy where only fixed ones make sense."""
     if is_learning(policy):
         raise NeedsStationaryPolicy(
@@ -126,15 +126,15 @@ def require_stationary(policy: object, evaluator: str) -> None:
 
 
 def kept_in(
-    folder: str | PathLike[str] | None, question: Question, evaluator: Any, policies: Mapping[str, Any]
-) -> Question:
+    folder: str | PathLike[str] | None, request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]
+) -> EvaluationRequest:
     """The question with its checkpoint in this folder, made or found; as it is where there is none."""
     if folder is None:
-        return question
-    return replace(question, keep=open_checkpoint(folder, facts_of(question, evaluator, policies)))
+        return request
+    return replace(request, keep=open_checkpoint(folder, facts_of(request, evaluator, policies)))
 
 
-def facts_of(question: Question, evaluator: Any, policies: Mapping[str, Any]) -> dict[str, str]:
+def facts_of(request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]) -> dict[str, str]:
     """Everything that a piece of work depends on.
 
     How many replicates, at which level, and who does them is left out: a piece is the same whatever comes of it, so
@@ -145,13 +145,13 @@ def facts_of(question: Question, evaluator: Any, policies: Mapping[str, Any]) ->
     return {
         "version of backcast": version("backcast"),
         "version of numpy": np.__version__,
-        "log": _log(question.log),
+        "log": _log(request.log),
         **{name: identity(policy) for name, policy in policies.items()},
         "evaluator": identity(evaluator),
-        "reward model": identity(question.reward_model),
-        "interval": identity(question.interval),
-        "horizon": repr(question.horizon),
-        "seed": repr(question.seed),
+        "reward model": identity(request.reward_model),
+        "interval": identity(request.interval),
+        "horizon": repr(request.horizon),
+        "seed": repr(request.seed),
     }
 
 
@@ -164,7 +164,7 @@ def _log(log: Any) -> str:
     return str(fingerprint())
 
 
-def check_question(
+def check_request(
     policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
 ) -> None:
     """Refuse what makes no sense before any work is done."""

@@ -14,7 +14,7 @@ from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._auto import sure_of_evaluator
-from backcast._request import Question, check_question, kept_in, stopped_note
+from backcast._request import EvaluationRequest, check_request, kept_in, stopped_note
 from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
@@ -148,35 +148,35 @@ def compare(
     if len(policies) < 2:
         raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
     for policy in policies.values():
-        check_question(policy, level, horizon, seed, time_limit)
+        check_request(policy, level, horizon, seed, time_limit)
     terms: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit}
-    question = Question(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
-    chosen, question, notes = sure_of_evaluator(evaluator, question, list(policies.values()), exchangeable)
-    question = kept_in(checkpoint, question, chosen, {f"policy {name!r}": one for name, one in policies.items()})
+    request = EvaluationRequest(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
+    chosen, request, notes = sure_of_evaluator(evaluator, request, list(policies.values()), exchangeable)
+    request = kept_in(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
     with showing_progress(log, progress) as tell:
-        question = replace(question, on_progress=tell)
-        if isinstance(chosen, ClockReplay) and not question.in_memory:
-            return _paired_by_part(chosen, question, policies, notes)
+        request = replace(request, on_progress=tell)
+        if isinstance(chosen, ClockReplay) and not request.in_memory:
+            return _paired_by_part(chosen, request, policies, notes)
         if isinstance(chosen, ClockReplay):
-            return _paired(chosen, clock_diagnostics, question, policies, notes)
-        may_permute = (question.in_memory and (evaluator == "auto" or exchangeable)) or isinstance(replicates, int)
-        if isinstance(chosen, DRns | WC) and horizon is not None and question.replicates is not None and may_permute:
-            return _paired(Permuted(chosen, horizon), permuted_diagnostics, question, policies, notes)
-        return _one_by_one(chosen, question, policies, notes)
+            return _paired(chosen, clock_diagnostics, request, policies, notes)
+        may_permute = (request.in_memory and (evaluator == "auto" or exchangeable)) or isinstance(replicates, int)
+        if isinstance(chosen, DRns | WC) and horizon is not None and request.replicates is not None and may_permute:
+            return _paired(Permuted(chosen, horizon), permuted_diagnostics, request, policies, notes)
+        return _one_by_one(chosen, request, policies, notes)
 
 
 def _paired(
     evaluator: Any,
-    diagnose: Callable[[Replicated, Question], Diagnostics],
-    question: Question,
+    diagnose: Callable[[Replicated, EvaluationRequest], Diagnostics],
+    request: EvaluationRequest,
     policies: Mapping[str, Any],
     notes: tuple[str, ...],
 ) -> Comparison:
-    material = evaluator.material(replace(question, policy=next(iter(policies.values()))))
-    found = replicate_all(evaluator, question, list(policies.values()), material)
+    material = evaluator.material(replace(request, policy=next(iter(policies.values()))))
+    found = replicate_all(evaluator, request, list(policies.values()), material)
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
-        own = replace(question, policy=policy, policy_name=named_policy(policy))
+        own = replace(request, policy=policy, policy_name=named_policy(policy))
         answer = replicated_from(found, place, own)
         estimate = answer.estimate(evaluator, own, diagnose(answer, own))
         estimates[name] = with_replay_summary(estimate, evaluator, own)
@@ -186,28 +186,30 @@ def _paired(
     sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1
     gaps = _Gaps("paired group jackknife", sampling + monte_carlo, found.gap_variance, freedom)
-    return _comparison(estimates, gaps, question.level, notes)
+    return _comparison(estimates, gaps, request.level, notes)
 
 
 def _paired_by_part(
-    evaluator: ClockReplay, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]
+    evaluator: ClockReplay, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
 ) -> Comparison:
     """All policies on the same parts of a stream: the variance of their differences by part, over the parts."""
-    found = partwise(evaluator, question, list(policies.values()))
+    found = partwise(evaluator, request, list(policies.values()))
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
-        own = replace(question, policy=policy, policy_name=named_policy(policy))
+        own = replace(request, policy=policy, policy_name=named_policy(policy))
         estimates[name] = with_replay_summary(found.estimate(place, evaluator.name, own), evaluator, own)
     freedom = len(found.passes) - 1
     gaps = _Gaps("paired by part, Student", found.covariance(), found.gap_variance, freedom)
-    return _comparison(estimates, gaps, question.level, (*notes, *found.notes))
+    return _comparison(estimates, gaps, request.level, (*notes, *found.notes))
 
 
-def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any], notes: tuple[str, ...]) -> Comparison:
+def _one_by_one(
+    evaluator: Any, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
+) -> Comparison:
     """Policies one after another; paired event by event where every estimate knows what its events add to it."""
     estimates: dict[str, Estimate] = {}
     for place, (name, policy) in enumerate(policies.items()):
-        own = question.within(f"policy-{place}")
+        own = request.within(f"policy-{place}")
         own = replace(own, policy=policy, policy_name=named_policy(policy), replicates=None)
         try:
             estimates[name] = answer_with(evaluator, own)
@@ -216,12 +218,12 @@ def _one_by_one(evaluator: Any, question: Question, policies: Mapping[str, Any],
             return Comparison(estimates, (), (), (*notes, stopped_note(f"all but {left} policies")))
     pulls = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
     if len(pulls) == len(policies) and len({pull.size for pull in pulls}) == 1:
-        return _comparison(estimates, _by_event(np.array(pulls)), question.level, notes)
+        return _comparison(estimates, _by_event(np.array(pulls)), request.level, notes)
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
-    return _comparison(estimates, _added(errors), question.level, (*notes, apart))
+    return _comparison(estimates, _added(errors), request.level, (*notes, apart))
 
 
 class _Gaps(NamedTuple):

@@ -11,7 +11,7 @@ from typing import Any
 
 from backcast._auto import sure_of_evaluator
 from backcast._parallel.jobs import no_progress
-from backcast._request import Evaluator, Question, check_question, kept_in
+from backcast._request import EvaluationRequest, Evaluator, check_request, kept_in
 from backcast._validation import count
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
@@ -87,8 +87,8 @@ def evaluate(
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
     """
-    check_question(policy, level, horizon, seed, time_limit)
-    question = Question(
+    check_request(policy, level, horizon, seed, time_limit)
+    request = EvaluationRequest(
         log=log,
         policy=policy,
         reward_model=reward_model,
@@ -101,31 +101,31 @@ def evaluate(
         time_limit=time_limit,
         policy_name=named_policy(policy),
     )
-    chosen, question, why = sure_of_evaluator(evaluator, question, [policy], exchangeable)
-    question = kept_in(checkpoint, question, chosen, {"policy": policy})
+    chosen, request, why = sure_of_evaluator(evaluator, request, [policy], exchangeable)
+    request = kept_in(checkpoint, request, chosen, {"policy": policy})
     with showing_progress(log, progress) as tell:
-        answer = answer_with(chosen, replace(question, on_progress=tell))
+        answer = answer_with(chosen, replace(request, on_progress=tell))
     return replace(answer, notes=(*why, *answer.notes))
 
 
-def answer_with(evaluator: Evaluator, question: Question) -> Estimate:
+def answer_with(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
     """Put a complete question to an evaluator."""
-    if question.replicates == "default":
-        question = replace(question, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
-    if isinstance(question.interval, Segments):
-        return with_replay_summary(segmented_estimate(evaluator, question, question.interval), evaluator, question)
-    return with_replay_summary(evaluator.answer(question), evaluator, question)
+    if request.replicates == "default":
+        request = replace(request, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
+    if isinstance(request.interval, Segments):
+        return with_replay_summary(segmented_estimate(evaluator, request, request.interval), evaluator, request)
+    return with_replay_summary(evaluator.answer(request), evaluator, request)
 
 
-def with_replay_summary(estimate: Estimate, evaluator: Evaluator, question: Question) -> Estimate:
+def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
     """The estimate with what else its question held, and with the means to look at its log and at one of its runs."""
-    model = {} if question.reward_model is None else {"reward_model": _model_words(question.reward_model)}
-    if not question.in_memory:
+    model = {} if request.reward_model is None else {"reward_model": _model_words(request.reward_model)}
+    if not request.in_memory:
         return replace(estimate, settings={**estimate.settings, **model})
-    settings = {**estimate.settings, **model, "reward_range": list(question.log.reward_bounds)}
-    own = replace(question, horizon=estimate.horizon, on_progress=no_progress)
+    settings = {**estimate.settings, **model, "reward_range": list(request.log.reward_bounds)}
+    own = replace(request, horizon=estimate.horizon, on_progress=no_progress)
     look = partial(summarize_replay, evaluator, own) if has_replay(evaluator, own) else None
-    return replace(estimate, settings=settings, _replay_summary=look, _log=question.log)
+    return replace(estimate, settings=settings, _replay_summary=look, _log=request.log)
 
 
 def _model_words(model: Any) -> str:

@@ -7,7 +7,7 @@ from typing import Any
 import numpy as np
 
 from backcast._engine.replay import Run
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._replay import Simulation
@@ -65,7 +65,7 @@ class Monitor:
         self._range = (float(reward_range[0]), float(reward_range[1]))
         self._smallest = float(smallest_propensity)
         self._level, self._seed = level, seed
-        self._streams = Streams.of(seed)
+        self._streams = RandomStreams.of(seed)
         self._run: Run | None = None
         self._total, self._events = 0.0, 0
         self._estimated = False
@@ -81,7 +81,7 @@ class Monitor:
                 "the interval needs a bound that holds"
             )
         if self._run is None:
-            _, steering = self._evaluator.prepared(Question(log, self._policy))
+            _, steering = self._evaluator.prepared(EvaluationRequest(log, self._policy))
             self._run = Run(self._policy, steering, self._range, self._streams.policy, keep_order=False)
         mean = self._total / self._events if self._events else sum(self._range) / 2
         self._run.feed(log, np.full((1, log.n_actions), mean), self._streams.acceptance.random(len(log)))
@@ -104,5 +104,5 @@ class Monitor:
             c_max=self._run.steering.c_max,
             propensities_estimated=self._estimated,
         )
-        question = Question(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)
-        return doubly_robust_estimate(question, found, f"Monitor of {self._evaluator.name}")
+        request = EvaluationRequest(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)
+        return doubly_robust_estimate(request, found, f"Monitor of {self._evaluator.name}")

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.evaluators._replicates import FULL
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.log import Log
@@ -109,41 +109,41 @@ SAMPLE = 4_000  # events that each state is asked about
 NONE: FloatArray = np.zeros(0)
 
 
-def has_replay(evaluator: Any, question: Question) -> bool:
+def has_replay(evaluator: Any, request: EvaluationRequest) -> bool:
     """Whether there is one pass to show: of a log in memory, by an evaluator of histories or of a fixed policy."""
-    if not question.in_memory or getattr(evaluator, "q", None) == "auto":
+    if not request.in_memory or getattr(evaluator, "q", None) == "auto":
         return False
-    return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "prepared") or not is_learning(question.policy)
+    return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "prepared") or not is_learning(request.policy)
 
 
-def summarize_replay(evaluator: Any, question: Question) -> ReplaySummary:
+def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
     """One pass of the evaluator: the very first one where it makes many."""
     if isinstance(evaluator, ClockReplay):
-        return _summarize_clock_replay(evaluator, question)
+        return _summarize_clock_replay(evaluator, request)
     if hasattr(evaluator, "prepared"):
-        return _summarize_replay(evaluator, question)
-    return _summarize_fixed(question)
+        return _summarize_replay(evaluator, request)
+    return _summarize_fixed(request)
 
 
-def _summarize_fixed(question: Question) -> ReplaySummary:
+def _summarize_fixed(request: EvaluationRequest) -> ReplaySummary:
     """A policy that does not learn, asked about events of the log."""
-    log = question.log
+    log = request.log
     some = _sample(log)
-    twin = fresh_copy(question.policy, log, Streams.of(question.seed).policy)
+    twin = fresh_copy(request.policy, log, RandomStreams.of(request.seed).policy)
     taken = probabilities_of(twin, some).mean(axis=0) if isinstance(twin, Policy | LogPolicy) else None
     return _replay_summary(log, taken, weight_shares(probability_of(twin, some) / some._propensities, len(log)))
 
 
-def _summarize_clock_replay(evaluator: ClockReplay, question: Question) -> ReplaySummary:
+def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest) -> ReplaySummary:
     """The first of the passes whose mean is the value; weights and actions are averaged over its rounds."""
-    rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(FULL, 0)))
-    log = question.log
+    rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FULL, 0)))
+    log = request.log
     if len(log) > evaluator.pool:
         log = log[np.sort(rng.choice(len(log), evaluator.pool, replace=False))]
     zeros = np.zeros((1, log.n_actions))
-    one = evaluator.trace(log, question.policy, zeros, rng.random(len(log)), question.horizon, rng)
+    one = evaluator.trace(log, request.policy, zeros, rng.random(len(log)), request.horizon, rng)
     some = _sample(log)
-    mixed = _average_policy(question, some, log[one.order])
+    mixed = _average_policy(request, some, log[one.order])
     weights = mixed[np.arange(len(some)), some._actions] / some._propensities
     found = _replay_summary(log, mixed.mean(axis=0), weight_shares(weights, len(log)))
     ends = _ends(one.order.size)
@@ -156,9 +156,9 @@ def _summarize_clock_replay(evaluator: ClockReplay, question: Question) -> Repla
     )
 
 
-def _average_policy(question: Question, some: Log, history: Log) -> FloatArray:
+def _average_policy(request: EvaluationRequest, some: Log, history: Log) -> FloatArray:
     """Probabilities at some events, averaged over states of the policy as it learns this history."""
-    twin = fresh_copy(question.policy, some, np.random.default_rng(question.seed))
+    twin = fresh_copy(request.policy, some, np.random.default_rng(request.seed))
     if not is_learning(twin):
         return probabilities_of(twin, some)
     batch = batch_size_of(twin)
@@ -174,18 +174,18 @@ def _average_policy(question: Question, some: Log, history: Log) -> FloatArray:
     return np.asarray(total / stops.size)
 
 
-def _summarize_replay(evaluator: Any, question: Question) -> ReplaySummary:
+def _summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
     """Algorithm 1 event by event: over the log as it lies, or over one permutation where the evaluator makes many."""
-    log = question.log
-    if question.replicates is not None:
-        rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(FULL, 0)))
+    log = request.log
+    if request.replicates is not None:
+        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FULL, 0)))
         log = log[rng.permutation(len(log))]
-    steps = trace(log, question.policy, evaluator, horizon=question.horizon, seed=question.seed)
+    steps = trace(log, request.policy, evaluator, horizon=request.horizon, seed=request.seed)
     used = steps.multiplier > 0  # not those set aside for warm-up or calibration
     found = _replay_summary(log, _taken(log, steps), weight_shares(steps.weight[used], int(used.sum())))
     return replace(
         found,
-        in_order=question.replicates is None,
+        in_order=request.replicates is None,
         ends=_ends(int(used.sum())),
         accepted=_means(steps.accepted[used].astype(np.float64)),
         multiplier=_means(steps.multiplier[used]),

@@ -11,7 +11,7 @@ import numpy.typing as npt
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.replay import Run, Steering
 from backcast._engine.replay_loop import TraceArrays
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import OptionError
 from backcast.evaluators.clock_replay import ClockReplay, ClockTrace
 from backcast.log import Log
@@ -20,7 +20,7 @@ from backcast.log import Log
 class Traceable(Protocol):
     """An evaluator that goes through the log in order."""
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """The events to run on, and how the multiplier moves."""
         ...
 
@@ -131,7 +131,7 @@ def trace(
     table = np.zeros((1, log.n_actions)) if predicted is None else np.asarray(predicted, dtype=np.float64)
     if predicted is not None and table.shape != (n, log.n_actions):
         raise OptionError(f"predicted has shape {table.shape}; expected {(n, log.n_actions)}: events by actions")
-    streams = Streams.of(seed)
+    streams = RandomStreams.of(seed)
     draws = streams.acceptance.random(n) if uniforms is None else np.asarray(uniforms, dtype=np.float64)
     if draws.shape != (n,):
         raise OptionError(f"uniforms have shape {draws.shape}; expected {(n,)}: one an event")
@@ -140,18 +140,18 @@ def trace(
         return traced
     if not hasattr(evaluator, "prepared"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
-    question, steering = evaluator.prepared(Question(log, policy, horizon=horizon, seed=seed))
+    request, steering = evaluator.prepared(EvaluationRequest(log, policy, horizon=horizon, seed=seed))
     if uniforms is None:
         # events set aside take no draw, as in evaluate with the same seed
-        draws = np.roll(draws, n - len(question.log))
-    return _trace_run(question, steering, n, table, draws, streams)
+        draws = np.roll(draws, n - len(request.log))
+    return _trace_run(request, steering, n, table, draws, streams)
 
 
 def _trace_run(
-    question: Question, steering: Steering, n: int, table: FloatArray, draws: FloatArray, streams: Streams
+    request: EvaluationRequest, steering: Steering, n: int, table: FloatArray, draws: FloatArray, streams: RandomStreams
 ) -> Trace:
-    log, skipped = question.log, n - len(question.log)
-    run = Run(question.policy, steering, log.reward_bounds, streams.policy, horizon=question.horizon, length=len(log))
+    log, skipped = request.log, n - len(request.log)
+    run = Run(request.policy, steering, log.reward_bounds, streams.policy, horizon=request.horizon, length=len(log))
     arrays = TraceArrays.of_length(len(log))
     run.feed(log, table if len(table) == 1 else table[skipped:], draws[skipped:], arrays)
     # events set aside for warm-up or calibration count for nothing

@@ -14,7 +14,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.checks import check
 from backcast.errors import EvaluationError, NeedsStationaryPolicy
 from backcast.evaluators import (
@@ -78,7 +78,7 @@ POLICY = FromScores(scores, epsilon=0.5)
 def answer(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> Any:
     if name == "MRDR":
         asked.pop("reward_model", None)
-    return ALL[name].answer(Question(log, policy, **asked))
+    return ALL[name].answer(EvaluationRequest(log, policy, **asked))
 
 
 def value(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> float:
@@ -129,21 +129,23 @@ def test_without_a_model_the_robust_ones_are_their_plain_relatives(make_log: Mak
     for robust, plain in (("DR", "IPS"), ("SNDR", "SNIPS"), ("PessimisticDR", "ClippedIPS")):
         for model in (0.0, zero):
             assert value(robust, log, reward_model=model) == pytest.approx(value(plain, log), abs=1e-12)
-    assert SubGaussian(0.0).answer(Question(log, POLICY, reward_model=0.0)).value == pytest.approx(value("IPS", log))
+    assert SubGaussian(0.0).answer(EvaluationRequest(log, POLICY, reward_model=0.0)).value == pytest.approx(
+        value("IPS", log)
+    )
 
 
 @EXAMPLES
 @given(seed=seeds)
 def test_without_a_threshold_the_shaped_ones_are_doubly_robust(make_log: MakeLog, seed: int) -> None:
-    question = Question(make_log("dense", seed=seed), POLICY, seed=seed)
-    whole = DR().answer(question).value
+    request = EvaluationRequest(make_log("dense", seed=seed), POLICY, seed=seed)
+    whole = DR().answer(request).value
     for loose in (SwitchDR(math.inf), ShrinkageDR(math.inf), PessimisticDR(math.inf), SubGaussian(0.0)):
-        assert loose.answer(question).value == pytest.approx(whole, abs=1e-12)
-    assert CAB(math.inf).answer(question).value == pytest.approx(IPS().answer(question).value, abs=1e-12)
+        assert loose.answer(request).value == pytest.approx(whole, abs=1e-12)
+    assert CAB(math.inf).answer(request).value == pytest.approx(IPS().answer(request).value, abs=1e-12)
     # at the other end stands the direct method
     for strict in (SwitchDR(0.0), ShrinkageDR(0.0), PessimisticDR(0.0)):
-        direct = strict.answer(question).value
-        assert direct == pytest.approx(SwitchDR(0.0).answer(question).value, abs=1e-12)
+        direct = strict.answer(request).value
+        assert direct == pytest.approx(SwitchDR(0.0).answer(request).value, abs=1e-12)
 
 
 @every
@@ -247,7 +249,7 @@ def test_merged_shards_are_the_whole(make_log: MakeLog, seed: int, cuts: list[in
     log = make_log("dense", seed=seed)
 
     def sums(part: Log) -> Moments:
-        return moments_of(weigh(Question(part, POLICY, reward_model=0.25), model=True), [unshaped])[0]
+        return moments_of(weigh(EvaluationRequest(part, POLICY, reward_model=0.25), model=True), [unshaped])[0]
 
     whole, merged = sums(log), sum((sums(part) for part in Parts(log, cuts)), start=Moments.none())
     assert merged.n == whole.n
@@ -263,7 +265,7 @@ def test_cross_fitting_fold_by_fold_is_cross_fitting(make_log: MakeLog, seed: in
     """The pass never holds predictions of all events and actions, and yet uses the very same ones."""
     log = make_log("dense", seed=seed)
     model = CrossFit(PerAction(), folds=4)
-    table = model.predictions(log, Streams.of(seed).folds).predicted
+    table = model.predictions(log, RandomStreams.of(seed).folds).predicted
     for name in ("DR", "SNDR", "SwitchDR"):
         by_table = value(name, log, reward_model=table, seed=seed)
         assert value(name, log, reward_model=model, seed=seed) == pytest.approx(by_table, rel=1e-12)
@@ -336,7 +338,7 @@ def test_the_direct_method_needs_no_table_either() -> None:
 
 
 def answer_of(evaluator: Any, log: Log, policy: Any, model: Any) -> float:
-    return float(evaluator.answer(Question(log, policy, reward_model=model)).value)
+    return float(evaluator.answer(EvaluationRequest(log, policy, reward_model=model)).value)
 
 
 def peak_memory(work: Any, n: int, n_actions: int) -> int:

@@ -16,7 +16,7 @@ import backcast as bc
 from backcast._engine.replay import Run, Steering
 from backcast._engine.replay_loop import TraceArrays
 from backcast._kernels.contexts import add_scores
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 1.0)
@@ -348,7 +348,7 @@ def test_more_than_1_as_the_largest_multiplier_is_not_idempotent(make_log: Any) 
 
 def test_the_question_is_passed_on_with_the_events_set_aside(make_log: Any) -> None:
     log = make_log("dense", 50)
-    question, steering = bc.DRns(q=0.1, warm_up=20).prepared(Question(log, bc.Uniform()))
-    assert len(question.log) == 30
+    request, steering = bc.DRns(q=0.1, warm_up=20).prepared(EvaluationRequest(log, bc.Uniform()))
+    assert len(request.log) == 30
     assert steering.warm_up is not None
     assert len(steering.warm_up) == 20

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.environments.live import draw_actions
 from backcast.evaluators import DR, IPS, SNIPS, BaselineIPS
 from backcast.intervals.asymptotic import CressieRead, Normal, Student
@@ -42,10 +42,10 @@ def hits(method: Any, weights: str, n: int, low: float, high: float, evaluator: 
     truth = low + (high - low) * float(POLICY @ MEANS)
     count = 0
     for run in range(RUNS):
-        question = Question(
+        request = EvaluationRequest(
             one_log(weights, n, low, high, run), Fixed(POLICY), interval=method, level=LEVEL, seed=run, **asked
         )
-        found: Any = (evaluator or IPS()).answer(question).interval
+        found: Any = (evaluator or IPS()).answer(request).interval
         count += found.low <= truth <= found.high
     return count
 
@@ -100,7 +100,9 @@ def test_finite_sample_intervals_cover_with_bounds_from_the_record(name: str, n:
     truth = float(chances @ (softmax(x, -1.0) * reward_means(x)).sum(axis=1) / chances.sum())
     policy = Fixed(lambda contexts: softmax(contexts, -1.0))
     found: list[Any] = [
-        IPS().answer(Question(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run)).interval
+        IPS()
+        .answer(EvaluationRequest(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run))
+        .interval
         for run in range(RUNS)
     ]
     assert sum(each.low <= truth <= each.high for each in found) >= least(LEVEL)
@@ -161,7 +163,9 @@ def test_a_confidence_sequence_holds_at_all_times_together() -> None:
     for run in range(RUNS):
         log = one_log("light", 400, 0.0, 1.0, run)
         looks = (
-            IPS().answer(Question(log[:n], Fixed(POLICY), interval=Betting(2.0, tuned_for=400), level=LEVEL)).interval
+            IPS()
+            .answer(EvaluationRequest(log[:n], Fixed(POLICY), interval=Betting(2.0, tuned_for=400), level=LEVEL))
+            .interval
             for n in range(20, 401, 20)
         )
         kept += all(found is not None and found.low <= truth <= found.high for found in looks)

@@ -258,8 +258,8 @@ BAD_QUESTIONS: list[tuple[dict[str, Any], str]] = [
 
 
 @pytest.mark.parametrize(("question", "words"), BAD_QUESTIONS)
-def test_questions_without_sense(question: dict[str, Any], words: str) -> None:
-    asked = {"policy": bc.Fixed([0.5, 0.25, 0.25]), "evaluator": "auto", "reward_model": 0.5, **question}
+def test_questions_without_sense(request: dict[str, Any], words: str) -> None:
+    asked = {"policy": bc.Fixed([0.5, 0.25, 0.25]), "evaluator": "auto", "reward_model": 0.5, **request}
     policy, evaluator = asked.pop("policy"), asked.pop("evaluator")
     with pytest.raises(bc.OptionError, match=words):
         bc.evaluate(log_of(), policy, evaluator, **asked)

@@ -10,17 +10,19 @@ import pytest
 
 import backcast as bc
 from backcast._auto import DriftWarning, sure_of_evaluator
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.environments import LinearWorld
 
 LOG = LinearWorld(3, 4, logistic=True).log(2000, np.random.default_rng(0))
 
 
-def chosen(policy: Any, log: Any = LOG, exchangeable: bool | None = None, **options: Any) -> tuple[Any, Question, str]:
-    question = Question(log, policy, **{"replicates": "default", "horizon": 40, **options})
-    evaluator, question, (why,) = sure_of_evaluator("auto", question, [policy], exchangeable)
+def chosen(
+    policy: Any, log: Any = LOG, exchangeable: bool | None = None, **options: Any
+) -> tuple[Any, EvaluationRequest, str]:
+    request = EvaluationRequest(log, policy, **{"replicates": "default", "horizon": 40, **options})
+    evaluator, request, (why,) = sure_of_evaluator("auto", request, [policy], exchangeable)
     assert why.startswith("auto chose")
-    return evaluator, question, why
+    return evaluator, request, why
 
 
 def test_a_fixed_policy_is_weighed() -> None:
@@ -33,26 +35,26 @@ def test_a_fixed_policy_is_weighed() -> None:
     "policy", [bc.EpsilonGreedy(0.1), bc.LinUCB(), bc.UCB1(), bc.EpsilonGreedy(0.1, batch_size=15)]
 )
 def test_a_learner_on_an_exchangeable_log_gets_the_clock(policy: Any) -> None:
-    evaluator, question, why = chosen(policy)
+    evaluator, request, why = chosen(policy)
     assert isinstance(evaluator, bc.ClockReplay)
-    assert isinstance(question.reward_model, bc.CrossFit)
-    assert question.replicates == "auto"
+    assert isinstance(request.reward_model, bc.CrossFit)
+    assert request.replicates == "auto"
     assert "exchangeable" in why
 
 
 def test_a_policy_that_is_slow_to_score_is_permuted_instead() -> None:
-    evaluator, question, why = chosen(bc.LinearThompson())
+    evaluator, request, why = chosen(bc.LinearThompson())
     assert evaluator == bc.DRns.recommended(len(LOG))
-    assert question.replicates == "auto"
+    assert request.replicates == "auto"
     assert "too long with this policy" in why
     assert isinstance(chosen(bc.LinearThompson(batch_size=40), LOG[:200])[0], bc.ClockReplay)
 
 
 def test_order_is_kept_where_the_log_is_not_exchangeable() -> None:
-    evaluator, question, why = chosen(bc.LinUCB(), exchangeable=False)
+    evaluator, request, why = chosen(bc.LinUCB(), exchangeable=False)
     assert evaluator == bc.DRns.recommended(len(LOG))
-    assert isinstance(question.reward_model, bc.Progressive)
-    assert question.replicates is None
+    assert isinstance(request.reward_model, bc.Progressive)
+    assert request.replicates is None
     assert "not exchangeable" in why
 
 
@@ -71,6 +73,6 @@ def test_drift_is_warned_of_and_may_be_overruled() -> None:
 
 
 def test_what_the_user_chose_is_kept() -> None:
-    _, question, _ = chosen(bc.LinUCB(), reward_model=0.5, replicates=None)
-    assert question.reward_model == 0.5
-    assert question.replicates is None
+    _, request, _ = chosen(bc.LinUCB(), reward_model=0.5, replicates=None)
+    assert request.reward_model == 0.5
+    assert request.replicates is None

@@ -291,9 +291,9 @@ def test_what_a_stream_cannot_do_is_said(stream: bc.LogStream) -> None:
         {"evaluator": bc.DM()},
         {"evaluator": bc.DM(), "horizon": 50},
     ]
-    for question in questions:
+    for request in questions:
         with pytest.raises(bc.EvaluationError, match="in memory"):
-            bc.evaluate(stream, bc.UCB1(), reward_model=0.25, **question)
+            bc.evaluate(stream, bc.UCB1(), reward_model=0.25, **request)
     with pytest.raises(bc.OptionError, match="CrossFit needs the whole log in memory"):
         bc.evaluate(stream, bc.UCB1(), bc.DRns(), reward_model=bc.CrossFit(bc.Constant()))
 

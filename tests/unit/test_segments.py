@@ -14,7 +14,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast._request import Question, is_partial
+from backcast._request import EvaluationRequest, is_partial
 from backcast.diagnostics import (
     KINDS,
     Facts,
@@ -166,10 +166,10 @@ class Mean:
 
     name = "Mean"
 
-    def answer(self, question: Question) -> bc.Estimate:
-        log = question.log
+    def answer(self, request: EvaluationRequest) -> bc.Estimate:
+        log = request.log
         facts = Odd(len(log), "calm", float(log.rewards[0]))
-        return bc.Estimate(float(log.rewards.mean()), math.nan, None, facts, question.policy_name, self.name)
+        return bc.Estimate(float(log.rewards.mean()), math.nan, None, facts, request.policy_name, self.name)
 
 
 def test_facts_of_others_are_kept_where_all_segments_agree() -> None:

@@ -11,7 +11,7 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
 import backcast.evaluators._reward_predictions as predicting
-from backcast._request import Evaluator, Question
+from backcast._request import EvaluationRequest, Evaluator
 from backcast.environments import LinearWorld
 from backcast.errors import EvaluationError, OptionError, PolicyError
 from backcast.evaluators import (
@@ -68,7 +68,7 @@ TABLE = table_log()
 @every
 @pytest.mark.parametrize(("policy", "truth"), [([1.0] + [0.0] * 9, 0.6), ([0.55] + [0.05] * 9, 0.42)])
 def test_the_regression_table(evaluator: Any, policy: list[float], truth: float) -> None:
-    found = evaluator.answer(Question(TABLE, Fixed(policy)))
+    found = evaluator.answer(EvaluationRequest(TABLE, Fixed(policy)))
     # 4 standard errors: odds of 6e-5 each, 2e-3 for all 24 (the seed is fixed)
     assert abs(found.value - truth) < 4 * found.std_error
     assert found.interval.low < found.value < found.interval.high
@@ -88,7 +88,7 @@ def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
     )
     policy = [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]
     answers = [
-        evaluator.answer(Question(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
+        evaluator.answer(EvaluationRequest(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
         for run in range(60)
     ]
     values = np.array([found.value for found in answers])
@@ -109,7 +109,7 @@ def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
         return scores / scores.sum(axis=1, keepdims=True)
 
     truth = world.value(Fixed(policy), 200_000, np.random.default_rng(7))
-    found = evaluator.answer(Question(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
+    found = evaluator.answer(EvaluationRequest(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
     # odds of a false alarm 6e-5 each; the seed is fixed
     assert abs(found.value - truth.value) < 4 * math.hypot(found.std_error, truth.std_error)
 
@@ -118,13 +118,16 @@ def test_a_good_model_takes_variance_away() -> None:
     world = LinearWorld(4, 5, noise=0.1, logging="uniform", seed=1)
     log = world.log(4000, np.random.default_rng(0))
     policy = Fixed([0.7, 0.1, 0.1, 0.1])
-    assert DR().answer(Question(log, policy)).std_error < 0.6 * IPS().answer(Question(log, policy)).std_error
+    assert (
+        DR().answer(EvaluationRequest(log, policy)).std_error
+        < 0.6 * IPS().answer(EvaluationRequest(log, policy)).std_error
+    )
 
 
 def test_evaluators_satisfy_the_protocol_and_name_themselves() -> None:
     for evaluator in EVERY:
         assert isinstance(evaluator, Evaluator)
-        assert evaluator.answer(Question(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
+        assert evaluator.answer(EvaluationRequest(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
 
 
 class Stream:
@@ -142,9 +145,9 @@ class Stream:
 def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "HEAD", 1000)
     log = TABLE[:5000]
-    found = DR().answer(Question(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
+    found = DR().answer(EvaluationRequest(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
     by_hand = DR().answer(
-        Question(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
+        EvaluationRequest(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
     )
     assert found.value == pytest.approx(by_hand.value, rel=1e-12)
     assert found.diagnostics.events == 4000
@@ -153,14 +156,14 @@ def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.M
 
 def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:
     log, policy = TABLE[:3000], Fixed([0.55] + [0.05] * 9)
-    streamed, whole = (DR().answer(Question(source, policy, seed=4)) for source in (Stream(log, 700), log))
+    streamed, whole = (DR().answer(EvaluationRequest(source, policy, seed=4)) for source in (Stream(log, 700), log))
     assert streamed.value == pytest.approx(whole.value, rel=1e-12)
     assert streamed.diagnostics.events == 3000
 
 
 def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
     stream = Stream(TABLE[:2000], 300)
-    SNIPS().answer(Question(stream, Uniform()))
+    SNIPS().answer(EvaluationRequest(stream, Uniform()))
     # one pass for the sums, and one look at the first part for what the log declares
     assert stream.passes == 2
 
@@ -168,12 +171,12 @@ def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
 def test_progress_is_told_once_for_every_event() -> None:
     for source in (TABLE[:2000], Stream(TABLE[:2000], 300)):
         told: list[int] = []
-        ClippedIPS().answer(Question(source, Uniform(), on_progress=told.append))
+        ClippedIPS().answer(EvaluationRequest(source, Uniform(), on_progress=told.append))
         assert sum(told) == 2000
 
 
 def test_a_split_model_leaves_its_events_out() -> None:
-    found = DR().answer(Question(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
+    found = DR().answer(EvaluationRequest(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
     assert found.diagnostics.events == 750
 
 
@@ -200,15 +203,15 @@ def test_tuning_beats_no_tuning_where_weights_are_heavy_and_the_model_is_right(e
     errors = []
     for seed in range(30):
         log, truth = heavy_log(500, seed)
-        question = Question(log, Fixed([0.5, 0.5]), reward_model=Constant(), seed=seed)
-        errors.append([evaluator.answer(question).value - truth, DR().answer(question).value - truth])
+        request = EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=Constant(), seed=seed)
+        errors.append([evaluator.answer(request).value - truth, DR().answer(request).value - truth])
     tuned, untuned = np.sqrt(np.mean(np.square(errors), axis=0))
     assert tuned < 0.7 * untuned
 
 
 def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
     log, _ = heavy_log(5000, 1)
-    found = ClippedIPS(threshold=2.0).answer(Question(log, Fixed([0.5, 0.5])))
+    found = ClippedIPS(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.5, 0.5])))
     assert found.settings["threshold"] == 2.0
     assert any("bias" in note for note in found.notes)
     assert found.interval is not None
@@ -218,9 +221,9 @@ def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
 @pytest.mark.parametrize("evaluator", [ClippedIPS(), SwitchDR(), ShrinkageDR(), PessimisticDR(), SubGaussian(), CAB()])
 def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> None:
     """With SWITCH at 0 the model alone would speak, and claim a tiny error."""
-    question = Question(TABLE, Fixed([0.55] + [0.05] * 9))
+    request = EvaluationRequest(TABLE, Fixed([0.55] + [0.05] * 9))
     plain: Any = IPS() if isinstance(evaluator, ClippedIPS | CAB) else DR()
-    untuned, tuned = plain.answer(question), evaluator.answer(question)
+    untuned, tuned = plain.answer(request), evaluator.answer(request)
     assert tuned.settings["tuned"]
     assert tuned.std_error == pytest.approx(untuned.std_error)
     assert tuned.interval.low <= tuned.value <= tuned.interval.high
@@ -230,15 +233,15 @@ def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> Non
 
 def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:
     log, _ = heavy_log(5000, 1)
-    poor = IPS().answer(Question(log, Fixed([0.0, 1.0])))
+    poor = IPS().answer(EvaluationRequest(log, Fixed([0.0, 1.0])))
     assert any("hardly overlap" in note for note in poor.notes)
     wrong = TABLE.replace(_propensities=np.full(len(TABLE), 0.2), _logging=None)
-    assert any("average 0.5" in note for note in IPS().answer(Question(wrong, Uniform())).notes)
+    assert any("average 0.5" in note for note in IPS().answer(EvaluationRequest(wrong, Uniform())).notes)
 
 
 def test_estimated_propensities_are_carried_along() -> None:
     log = TABLE[:100].replace(propensities_estimated=True)
-    assert IPS().answer(Question(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
+    assert IPS().answer(EvaluationRequest(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
 
 
 def test_mrdr_fits_what_the_policy_does() -> None:
@@ -253,21 +256,21 @@ def test_mrdr_fits_what_the_policy_does() -> None:
 
 def test_mrdr_takes_an_estimator_and_refuses_a_model() -> None:
     for model in (None, Ridge(), PerAction(Ridge())):
-        assert np.isfinite(MRDR().answer(Question(TABLE[:200], Uniform(), reward_model=model)).value)
+        assert np.isfinite(MRDR().answer(EvaluationRequest(TABLE[:200], Uniform(), reward_model=model)).value)
     with pytest.raises(OptionError, match="MRDR fits its own reward model and was given Joint"):
-        MRDR().answer(Question(TABLE[:200], Uniform(), reward_model=Joint()))
+        MRDR().answer(EvaluationRequest(TABLE[:200], Uniform(), reward_model=Joint()))
 
 
 def test_cab_needs_the_whole_record() -> None:
     log = TABLE[:50].replace(_logging=None)
     with pytest.raises(EvaluationError, match="PessimisticDR"):
-        CAB().answer(Question(log, Uniform()))
+        CAB().answer(EvaluationRequest(log, Uniform()))
 
 
 def test_cab_believes_the_model_where_the_logger_never_goes() -> None:
     logging = np.tile([1.0, 0.0], (10, 1))
     log = Log(None, [0] * 10, [0.5] * 10, [1.0] * 10, n_actions=2, logging_probabilities=logging)
-    found = CAB(math.inf).answer(Question(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
+    found = CAB(math.inf).answer(EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
     # half of the mass at the reward seen, half at the model's 1
     assert found.value == pytest.approx(0.75)
 
@@ -307,27 +310,27 @@ class Liar:
 )
 def test_a_policy_that_breaks_the_short_contract_is_told(answer: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        IPS().answer(Question(TABLE[:3], Liar(answer)))
+        IPS().answer(EvaluationRequest(TABLE[:3], Liar(answer)))
 
 
 def test_options_of_the_interval_are_checked() -> None:
     for wrong in ("wide", Normal):
         with pytest.raises(OptionError, match=r"interval is .*give an interval for fixed policies"):
-            IPS().answer(Question(TABLE[:10], Uniform(), interval=wrong))
+            IPS().answer(EvaluationRequest(TABLE[:10], Uniform(), interval=wrong))
     with pytest.raises(OptionError, match=r"level is 1\.5"):
-        IPS().answer(Question(TABLE[:10], Uniform(), level=1.5))
+        IPS().answer(EvaluationRequest(TABLE[:10], Uniform(), level=1.5))
 
 
 def test_default_intervals_follow_the_declared_range() -> None:
-    question = Question(TABLE[:500], Uniform())
-    assert _method(IPS(), question) == _method(SNIPS(), question) == "Cressie-Read"
-    assert _method(DR(), question) == "normal"
-    assert _method(IPS(), Question(TABLE[:500].replace(reward_range=None), Uniform())) == "normal"
-    assert _method(IPS(), Question(TABLE[:500], Uniform(), interval=Normal())) == "normal"
+    request = EvaluationRequest(TABLE[:500], Uniform())
+    assert _method(IPS(), request) == _method(SNIPS(), request) == "Cressie-Read"
+    assert _method(DR(), request) == "normal"
+    assert _method(IPS(), EvaluationRequest(TABLE[:500].replace(reward_range=None), Uniform())) == "normal"
+    assert _method(IPS(), EvaluationRequest(TABLE[:500], Uniform(), interval=Normal())) == "normal"
 
 
-def _method(evaluator: Any, question: Question) -> str:
-    interval = evaluator.answer(question).interval
+def _method(evaluator: Any, request: EvaluationRequest) -> str:
+    interval = evaluator.answer(request).interval
     return str(interval.method)
 
 
@@ -338,16 +341,16 @@ def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest
 
     monkeypatch.setattr(predicting, "HEAD", 100)
     with pytest.raises(EvaluationError, match="Oracle cannot be kept honest over a stream"):
-        DR().answer(Question(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
+        DR().answer(EvaluationRequest(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
 
 
 @pytest.mark.parametrize("evaluator", [IPS(), DR(), CAB()])
 def test_a_log_that_can_be_read_only_once_is_refused(evaluator: Any) -> None:
     with pytest.raises(EvaluationError, match="read only once"):
-        evaluator.answer(Question(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
+        evaluator.answer(EvaluationRequest(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
 
 
 def test_self_evaluation_from_the_record() -> None:
-    found = IPS().answer(Question(TABLE, Logged()))
+    found = IPS().answer(EvaluationRequest(TABLE, Logged()))
     assert found.value == pytest.approx(TABLE.rewards.mean(), abs=1e-12)
     assert found.diagnostics.to_dict()["effective_sample_size"] == pytest.approx(len(TABLE))

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from scipy import optimize, stats
 
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.errors import EvaluationError, NeedsStationaryPolicy, OptionError
 from backcast.evaluators import SNIPS
 from backcast.evaluators.reward_distribution import CVaR, RewardQuantile, RewardSums, reward_distribution
@@ -88,7 +88,7 @@ def _covers(found: Any, known: float) -> bool:
 
 def test_the_mean_is_snips() -> None:
     log = normal_log(500, 3)
-    found, snips = reward_distribution(log, POLICY).mean(), SNIPS().answer(Question(log, POLICY))
+    found, snips = reward_distribution(log, POLICY).mean(), SNIPS().answer(EvaluationRequest(log, POLICY))
     assert found.value == pytest.approx(snips.value, rel=1e-12)
     # SNIPS divides by n - 1 where the weighted sum divides by n
     assert found.std_error == pytest.approx(snips.std_error, rel=5e-3)
@@ -126,9 +126,9 @@ def test_a_stream_gives_the_same_law() -> None:
 def test_evaluators_ask_the_law() -> None:
     log = normal_log(500, 2)
     law = reward_distribution(log, POLICY, level=0.9)
-    question = Question(log, POLICY, level=0.9)
-    assert RewardQuantile(0.25).answer(question).to_dict() == law.quantile(0.25).to_dict()
-    assert CVaR(0.2, "high").answer(question).to_dict() == law.cvar(0.2, "high").to_dict()
+    request = EvaluationRequest(log, POLICY, level=0.9)
+    assert RewardQuantile(0.25).answer(request).to_dict() == law.quantile(0.25).to_dict()
+    assert CVaR(0.2, "high").answer(request).to_dict() == law.cvar(0.2, "high").to_dict()
 
 
 def test_the_whole_share_is_the_mean() -> None:

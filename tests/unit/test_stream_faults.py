@@ -16,7 +16,7 @@ import pytest
 
 import backcast as bc
 from backcast._auto import sure_of_evaluator
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 
 ROWS = 400
 LATER = count(1)
@@ -148,8 +148,8 @@ def test_enough_gives_the_parts_that_are_done(stream: bc.LogStream) -> None:
 def test_auto_replays_parts_where_order_means_nothing(
     stream: bc.LogStream, exchangeable: bool | None, horizon: int | None, expected: Any
 ) -> None:
-    question = Question(stream, bc.UCB1(), horizon=horizon, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", question, [bc.UCB1()], exchangeable)
+    request = EvaluationRequest(stream, bc.UCB1(), horizon=horizon, replicates="default")
+    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], exchangeable)
     assert chosen == expected
     assert "stream" in why
 
@@ -161,12 +161,12 @@ def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPat
         def counted(self) -> Long:
             return self
 
-    question = Question(Long(), bc.UCB1(), horizon=500, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", question, [bc.UCB1()], True)
+    request = EvaluationRequest(Long(), bc.UCB1(), horizon=500, replicates="default")
+    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.ClockReplay(parts=50)  # 2 passes of 500 rounds over 100,000 events each: 5e9 of 1e10
     assert "50 of 100 to save time" in why
-    question = Question(Long(), bc.UCB1(), horizon=5_000, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", question, [bc.UCB1()], True)
+    request = EvaluationRequest(Long(), bc.UCB1(), horizon=5_000, replicates="default")
+    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.DRns(q=0.01)
     assert "too long" in why
 

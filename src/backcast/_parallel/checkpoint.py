@@ -54,7 +54,7 @@ class Checkpoint:
     """
 
     folder: Path
-    question: str
+    request: str
     scope: str = ""
 
     def within(self, name: str) -> Checkpoint:
@@ -87,7 +87,7 @@ class Checkpoint:
         return self.folder / f"{self.scope}{name}.piece"
 
     def _seal(self, name: str, packed: bytes) -> bytes:
-        return hashlib.sha256(f"{self.question} {self.scope}{name} ".encode() + packed).digest()
+        return hashlib.sha256(f"{self.request} {self.scope}{name} ".encode() + packed).digest()
 
 
 def open_checkpoint(folder: str | os.PathLike[str], facts: Mapping[str, str]) -> Checkpoint:

@@ -19,7 +19,7 @@ from scipy import stats
 from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Job, no_progress, work_off
 from backcast._parallel.workers import Shared
-from backcast._request import Evaluator, Question, stopped_note
+from backcast._request import EvaluationRequest, Evaluator, stopped_note
 from backcast.diagnostics import PartsDiagnostics, joined_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, joined_curve
@@ -55,7 +55,7 @@ class Passing(Protocol):
         """How many parts to use, if not all."""
         ...
 
-    def material(self, question: Question) -> Material:
+    def material(self, request: EvaluationRequest) -> Material:
         """What passes share."""
         ...
 
@@ -114,11 +114,11 @@ class Partwise:
         """Variance of the difference of two values: over logs, and of its Monte-Carlo error."""
         return split_variance([row[a].values - row[b].values for row in self.passes])
 
-    def estimate(self, policy: int, name: str, question: Question) -> Estimate:
+    def estimate(self, policy: int, name: str, request: EvaluationRequest) -> Estimate:
         """The answer for one policy."""
         own = [row[policy] for row in self.passes]
         values = self.values()[:, policy]
-        error, low, high = student_interval(values, question.level)
+        error, low, high = student_interval(values, request.level)
         sampling, noise = split_variance([one.values for one in own])
         facts = PartsDiagnostics(
             events=self.events,
@@ -132,14 +132,14 @@ class Partwise:
         return Estimate(
             value=float(values.mean()),
             std_error=error,
-            interval=Interval(low, high, question.level, "Student over parts", "independent", POLICY_VALUE),
+            interval=Interval(low, high, request.level, "Student over parts", "independent", POLICY_VALUE),
             diagnostics=facts,
-            policy=question.policy_name,
+            policy=request.policy_name,
             evaluator=name,
-            curve=_curve(np.array([one.curve for one in own]), self.horizon, question.level),
+            curve=_curve(np.array([one.curve for one in own]), self.horizon, request.level),
             horizon=self.horizon,
             notes=self.notes,
-            settings={"seed": question.seed, "level": question.level, "parts": len(own)},
+            settings={"seed": request.seed, "level": request.level, "parts": len(own)},
         )
 
 
@@ -177,22 +177,22 @@ class Plan(NamedTuple):
     seed: int
 
 
-def partwise(evaluator: Passing, question: Question, policies: Sequence[Any]) -> Partwise:
+def partwise(evaluator: Passing, request: EvaluationRequest, policies: Sequence[Any]) -> Partwise:
     """Cut the stream, make passes over each part, for all policies with common randomness."""
-    _check(question)
-    stream = question.log.counted()
+    _check(request)
+    stream = request.log.counted()
     parts = _cut(stream.n_rows, evaluator)
-    horizon = question.horizon
+    horizon = request.horizon
     if horizon is None:
         first = stream.between(*parts[0][1:]).read()
-        horizon = evaluator.material(replace(question, policy=policies[0], log=first, keep=None)).horizon
+        horizon = evaluator.material(replace(request, policy=policies[0], log=first, keep=None)).horizon
     passes = max(LEAST_PASSES, math.ceil(ALL_PASSES / len(parts)))
-    plan = Plan(stream, evaluator, policies, question.reward_model, horizon, passes, question.seed)
+    plan = Plan(stream, evaluator, policies, request.reward_model, horizon, passes, request.seed)
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in parts]
     # compiled policies release the lock, others need processes of their own
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
     with closing(Shared(plan)) as shared:
-        found = work_off(_one_part, shared, jobs, question.terms, threads=threads, kinds=(PartPass,))
+        found = work_off(_one_part, shared, jobs, request.terms, threads=threads, kinds=(PartPass,))
     done = len(found.results)
     if done < 2:
         raise StopEvaluation
@@ -225,19 +225,19 @@ def _edge(part: int, number: int, events: int) -> int:
     return events if part == number else int(part * (events / number))
 
 
-def _check(question: Question) -> None:
-    if not hasattr(question.log, "between"):
+def _check(request: EvaluationRequest) -> None:
+    if not hasattr(request.log, "between"):
         raise EvaluationError(
-            f"clock replay needs a log in memory or a stream from scan_log; this is a {type(question.log).__name__}"
+            f"clock replay needs a log in memory or a stream from scan_log; this is a {type(request.log).__name__}"
         )
-    if isinstance(question.replicates, int):
+    if isinstance(request.replicates, int):
         raise OptionError(
-            f"replicates is {question.replicates}; the error of a stream comes from its parts: leave it out, and "
+            f"replicates is {request.replicates}; the error of a stream comes from its parts: leave it out, and "
             "say ClockReplay(parts=...) to use only some of them"
         )
-    if question.interval is not None:
+    if request.interval is not None:
         raise OptionError(
-            f"{type(question.interval).__name__} is not an interval for the parts of a stream; leave it out, or use "
+            f"{type(request.interval).__name__} is not an interval for the parts of a stream; leave it out, or use "
             "Segments()"
         )
 
@@ -284,34 +284,34 @@ HORIZONS_NOTE = (
 )
 
 
-def segmented_estimate(evaluator: Evaluator, question: Question, segments: Segments) -> Estimate:
+def segmented_estimate(evaluator: Evaluator, request: EvaluationRequest, segments: Segments) -> Estimate:
     """Evaluate the segments, wherever their work is done, and combine them: there is no other pass over the log.
 
     Where a log is cut depends on the number of its events alone. Segments of a stream are read by whoever does them.
     Value, error and interval come from the segments' values, each of which counts the same, the curve and the
     diagnostics from theirs: see :func:`joined_curve` and :func:`joined_diagnostics`.
     """
-    log, edges = _cut_segments(question.log, segments.count)
-    asked = replace(question, log=log, interval=None, n_jobs=None, keep=None, on_progress=no_progress)
+    log, edges = _cut_segments(request.log, segments.count)
+    asked = replace(request, log=log, interval=None, n_jobs=None, keep=None, on_progress=no_progress)
     jobs = [
         Job(("segment", number), (number, start, end), end - start)
         for number, (start, end) in enumerate(pairwise(edges))
     ]
-    threads = isinstance(question.policy, CompiledPolicy)
+    threads = isinstance(request.policy, CompiledPolicy)
     with closing(Shared(evaluator, asked, segments.count)) as shared:
-        found = work_off(_one_segment, shared, jobs, question.terms, threads=threads)
+        found = work_off(_one_segment, shared, jobs, request.terms, threads=threads)
     if len(found.results) < 2:
         raise StopEvaluation
     notes = (stopped_note(f"{len(found.results)} of {segments.count} segments"),) if found.stopped else ()
-    joined = _joined([Estimate.from_dict(result) for result in found.results], question, notes)
-    if not question.in_memory:
+    joined = _joined([Estimate.from_dict(result) for result in found.results], request, notes)
+    if not request.in_memory:
         return joined
     return replace(joined, _progressive=lambda: evaluator.answer(asked).progressive_policy())
 
 
-def _joined(found: list[Estimate], question: Question, notes: tuple[str, ...]) -> Estimate:
+def _joined(found: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in found])
-    error, low, high = student_interval(values, question.level)
+    error, low, high = student_interval(values, request.level)
     curves = [estimate.curve for estimate in found if estimate.curve is not None]
     horizons = {estimate.horizon for estimate in found if estimate.horizon is not None}
     if len(horizons) > 1:
@@ -323,12 +323,12 @@ def _joined(found: list[Estimate], question: Question, notes: tuple[str, ...]) -
         found[0],
         value=float(values.mean()),
         std_error=error,
-        interval=Interval(low, high, question.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE),
+        interval=Interval(low, high, request.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE),
         diagnostics=joined_diagnostics([estimate.diagnostics for estimate in found]),
-        curve=joined_curve(curves, question.level) if curves else None,
+        curve=joined_curve(curves, request.level) if curves else None,
         horizon=min(horizons, default=None),
         notes=notes,
-        settings={**alike, "seed": question.seed, "segments": len(found)},
+        settings={**alike, "seed": request.seed, "segments": len(found)},
     )
 
 
@@ -348,12 +348,12 @@ def _cut_segments(log: Any, count: int) -> tuple[Any, list[int]]:
 
 
 def _one_segment(
-    evaluator: Evaluator, question: Question, count: int, number: int, start: int, end: int
+    evaluator: Evaluator, request: EvaluationRequest, count: int, number: int, start: int, end: int
 ) -> dict[str, Any]:
     """The answer for one segment as plain values, which travel and can be kept."""
-    log = question.log
+    log = request.log
     segment = log[start:end] if isinstance(log, Log) else log.between(start, end)
     try:
-        return evaluator.answer(replace(question, log=segment, seed=question.seed + 1 + number)).to_dict()
+        return evaluator.answer(replace(request, log=segment, seed=request.seed + 1 + number)).to_dict()
     except HorizonNotReached as failure:
         raise HorizonNotReached(f"segment {number} of {count}: {failure}; or use fewer segments") from None

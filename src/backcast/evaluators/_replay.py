@@ -13,7 +13,7 @@ from scipy import stats
 from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._engine.replay import Run, Steering, Trajectory, restore_run, run_state
 from backcast._engine.replay_loop import Curve
-from backcast._request import Question, Streams, stopped_note
+from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Interval, LearningCurve
@@ -50,19 +50,19 @@ class Course:
     events: int = 0
 
     @classmethod
-    def begun(cls, question: Question, steering: Steering, log: Any, streams: Streams) -> Course:
+    def begun(cls, request: EvaluationRequest, steering: Steering, log: Any, streams: RandomStreams) -> Course:
         """A course through this log, at its start; in memory it remembers which events were accepted."""
         in_memory = isinstance(log, Log)
         run = Run(
-            question.policy,
+            request.policy,
             steering,
             log.reward_bounds if in_memory else _stream_bounds(log),
             streams.policy,
-            horizon=question.horizon,
+            horizon=request.horizon,
             length=len(log) if in_memory else getattr(log, "n_rows", None),
             keep_order=in_memory,
         )
-        return cls(run, streams.acceptance, question.on_progress)
+        return cls(run, streams.acceptance, request.on_progress)
 
     def feed(self, part: Log, predicted: FloatArray) -> bool:
         """Take in the next events; False where somebody had enough."""
@@ -145,23 +145,23 @@ class Simulation:
         return np.array([read(trajectory) for trajectory in self.complete])
 
 
-def simulate(question: Question, steering: Steering) -> Simulation:
+def simulate(request: EvaluationRequest, steering: Steering) -> Simulation:
     """Run the policy through the log, part by part."""
-    streams = Streams.of(question.seed)
-    if not question.in_memory:
-        question, guide = guided(question)
-        course = Course.begun(question, steering, question.log, streams)
-        return _found(question, course, None, stopped=not _fed(question, course, guide))
-    log, predicted = predictions_in_memory(question, streams)
-    course = Course.begun(question, steering, log, streams)
-    return _found(question, course, log, stopped=not course.feed(log, predicted))
+    streams = RandomStreams.of(request.seed)
+    if not request.in_memory:
+        request, guide = guided(request)
+        course = Course.begun(request, steering, request.log, streams)
+        return _found(request, course, None, stopped=not _fed(request, course, guide))
+    log, predicted = predictions_in_memory(request, streams)
+    course = Course.begun(request, steering, log, streams)
+    return _found(request, course, log, stopped=not course.feed(log, predicted))
 
 
-def _fed(question: Question, course: Course, guide: Guide) -> bool:
+def _fed(request: EvaluationRequest, course: Course, guide: Guide) -> bool:
     """Feed the parts of a stream, from where a kept pass was left; False where somebody had enough."""
-    diary = None if question.keep is None else Diary(question.keep, course, guide)
+    diary = None if request.keep is None else Diary(request.keep, course, guide)
     part = None
-    for part in (question.log if diary is None else diary.begin(question.log)) or ():
+    for part in (request.log if diary is None else diary.begin(request.log)) or ():
         if not all(course.feed(piece, predicted) for piece, predicted in guide.predicted(part)):
             return False
         if diary is not None:
@@ -171,7 +171,7 @@ def _fed(question: Question, course: Course, guide: Guide) -> bool:
     return True
 
 
-def _found(question: Question, course: Course, whole: Log | None, *, stopped: bool) -> Simulation:
+def _found(request: EvaluationRequest, course: Course, whole: Log | None, *, stopped: bool) -> Simulation:
     ranges = course.rewards, hull(course.rewards, course.values)
     found = Simulation(
         course.run.close(),
@@ -181,40 +181,40 @@ def _found(question: Question, course: Course, whole: Log | None, *, stopped: bo
         course.smallest,
         course.bound_known,
         course.run.steering.c_max,
-        question.propensities_estimated,
+        request.propensities_estimated,
     )
     if stopped:
-        return _partial(question, found)
+        return _partial(request, found)
     if not found.complete:
-        _report_failure(question, found)
+        _report_failure(request, found)
     return found
 
 
-def _partial(question: Question, found: Simulation) -> Simulation:
+def _partial(request: EvaluationRequest, found: Simulation) -> Simulation:
     """The run as far as it went; no history is kept, because its last events were not booked."""
     if not found.complete:
         raise StopEvaluation
     done = sum(int(trajectory.sums["events"]) for trajectory in found.trajectories)
-    total = len(question.log) if question.in_memory else question.log.n_rows
+    total = len(request.log) if request.in_memory else request.log.n_rows
     notes = () if done == total else (stopped_note(f"{done:,} of {total:,} events"),)
     return replace(found, log=None, notes=notes)
 
 
-def _report_failure(question: Question, found: Simulation) -> None:
+def _report_failure(request: EvaluationRequest, found: Simulation) -> None:
     last = found.trajectories[-1]
     events = int(last.sums["events"])
     raise HorizonNotReached(
-        f"no trajectory of {question.horizon} rounds could be built: {events:,} events gave {last.accepted} "
+        f"no trajectory of {request.horizon} rounds could be built: {events:,} events gave {last.accepted} "
         f"acceptances ({last.accepted / events:.2%}). Ask for a shorter horizon, accept more (a larger q, Budget), "
         "use ClockReplay, or give a longer log"
     )
 
 
-def diagnose(question: Question, found: Simulation) -> ReplayDiagnostics:
+def diagnose(request: EvaluationRequest, found: Simulation) -> ReplayDiagnostics:
     """The facts of a run, over all its trajectories."""
     total = {name: sum(float(t.sums[name]) for t in found.trajectories) for name in _SUMMED}
     events = int(total["events"])
-    rounds = question.horizon or found.trajectories[0].accepted
+    rounds = request.horizon or found.trajectories[0].accepted
     mass = total["excess"] / total["weight"]
     per_round = found.values(lambda trajectory: trajectory.value_per_round)
     return ReplayDiagnostics(
@@ -269,29 +269,29 @@ POOLED_NOTE = (
 )
 
 
-def run_notes(question: Question, found: Simulation, values: FloatArray) -> tuple[str, ...]:
+def run_notes(request: EvaluationRequest, found: Simulation, values: FloatArray) -> tuple[str, ...]:
     """What a reader must know of the interval of a run."""
     notes: tuple[str, ...] = (SINGLE_RUN_NOTE,) if values.size == 1 else ()
-    if question.interval is not None and values.size > 1:
+    if request.interval is not None and values.size > 1:
         notes += (POOLED_NOTE.format(values.size, _total(found, "reward") / _total(found, "weight")),)
-    for_one_run = question.interval is not None or values.size == 1
-    declared = getattr(question.interval, "largest_weight", None)
+    for_one_run = request.interval is not None or values.size == 1
+    declared = getattr(request.interval, "largest_weight", None)
     if for_one_run and declared is None and not found.bound_known:
         notes += (BOUND_NOTE.format(1 / found.smallest_propensity),)
     return notes
 
 
-def run_interval(question: Question, found: Simulation, values: FloatArray) -> tuple[float, Interval]:
+def run_interval(request: EvaluationRequest, found: Simulation, values: FloatArray) -> tuple[float, Interval]:
     """Standard error and interval for the values of the complete trajectories."""
-    method = question.interval
+    method = request.interval
     if method is None and values.size >= 2:
-        error, low, high = student_interval(values, question.level)
-        return error, Interval(low, high, question.level, "Student over trajectories", "independent", POLICY_VALUE)
+        error, low, high = student_interval(values, request.level)
+        return error, Interval(low, high, request.level, "Student over trajectories", "independent", POLICY_VALUE)
     method = Anytime() if method is None else method
     if isinstance(method, Anytime):
-        return _error(found), _anytime(method, question, found)
+        return _error(found), _anytime(method, request, found)
     if isinstance(method, TheoremTwo):
-        return _error(found), _theorem_2(method, question, found)
+        return _error(found), _theorem_2(method, request, found)
     raise OptionError(
         f"{type(method).__name__} is not an interval for simulated histories; use Anytime(), TheoremTwo() or Segments()"
     )
@@ -320,24 +320,24 @@ def _spread(found: Simulation) -> float:
     return high - low
 
 
-def _anytime(method: Anytime, question: Question, found: Simulation) -> Interval:
+def _anytime(method: Anytime, request: EvaluationRequest, found: Simulation) -> Interval:
     low, high = found.reward_range
     scale = _spread(found) * found.c_max * (1 + _largest_weight(method, found))
     ends = (low, high)
     if scale > 0:
         reward, weight, variation = (_total(found, name) for name in ("reward", "weight", "variation"))
-        ends = method.ends(reward, weight, variation, scale, question.level)
+        ends = method.ends(reward, weight, variation, scale, request.level)
     # the value itself lies within the reward range
     ends = (float(np.clip(ends[0], low, high)), float(np.clip(ends[1], low, high)))
-    return Interval(*ends, question.level, "anytime empirical Bernstein", "martingale", PROGRESSIVE_VALUE)
+    return Interval(*ends, request.level, "anytime empirical Bernstein", "martingale", PROGRESSIVE_VALUE)
 
 
-def _theorem_2(method: TheoremTwo, question: Question, found: Simulation) -> Interval:
+def _theorem_2(method: TheoremTwo, request: EvaluationRequest, found: Simulation) -> Interval:
     weight = _total(found, "weight")
     value = _total(found, "reward") / weight
-    largest, delta = _largest_weight(method, found), 1 - question.level
+    largest, delta = _largest_weight(method, found), 1 - request.level
     reach = _spread(found) * deviation_bound(int(_total(found, "events")), weight, found.c_max, largest, delta)
-    return Interval(value - reach, value + reach, question.level, "Theorem 2", "martingale", PROGRESSIVE_VALUE)
+    return Interval(value - reach, value + reach, request.level, "Theorem 2", "martingale", PROGRESSIVE_VALUE)
 
 
 @dataclass(frozen=True)
@@ -359,7 +359,7 @@ class ProgressivePolicy:
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Probabilities of all actions under the mixture."""
         # the very streams that the run gave to its copies of the policy, in the same order
-        streams = Streams.of(self.seed).policy.spawn(len(self.histories))
+        streams = RandomStreams.of(self.seed).policy.spawn(len(self.histories))
         twins = [fresh_copy(self.policy, log, rng) for (log, _), rng in zip(self.histories, streams, strict=True)]
         parts = [_mixture(twin, *own, contexts, available) for twin, own in zip(twins, self.histories, strict=True)]
         mixed = np.mean(parts, axis=0)

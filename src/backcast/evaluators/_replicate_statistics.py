@@ -12,7 +12,7 @@ import numpy as np
 from scipy import stats
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.diagnostics import Diagnostics
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve
 from backcast.intervals.learning import group_influence
@@ -211,35 +211,35 @@ class Replicated(NamedTuple):
     horizon: int
     notes: tuple[str, ...] = ()
 
-    def estimate(self, evaluator: Replicable, question: Question, diagnostics: Diagnostics) -> Estimate:
+    def estimate(self, evaluator: Replicable, request: EvaluationRequest, diagnostics: Diagnostics) -> Estimate:
         """The estimate, with the evaluator's diagnostics."""
         return Estimate(
             value=self.value,
             std_error=self.std_error,
             interval=self.interval,
             diagnostics=diagnostics,
-            policy=question.policy_name,
+            policy=request.policy_name,
             evaluator=evaluator.name,
             curve=self.curve,
             horizon=self.horizon,
             notes=self.notes,
-            settings={"seed": question.seed, "level": question.level, "replicates": self.replicates},
+            settings={"seed": request.seed, "level": request.level, "replicates": self.replicates},
         )
 
 
-def replicated_from(found: Replicates, policy: int, question: Question) -> Replicated:
+def replicated_from(found: Replicates, policy: int, request: EvaluationRequest) -> Replicated:
     """The answer for one of the policies that were replicated together."""
     outcomes = [row[policy] for row in found.full]
     if not found.tells_errors:
         return _without_error(outcomes, found.horizon, found.notes)
     sampling, monte_carlo = (float(matrix[policy, policy]) for matrix in found.covariance())
     value, error = float(found.values()[policy]), math.sqrt(sampling + monte_carlo)
-    reach = float(stats.t.ppf((1 + question.level) / 2, found.member.shape[1] - 1)) * error
+    reach = float(stats.t.ppf((1 + request.level) / 2, found.member.shape[1] - 1)) * error
     return Replicated(
         value,
         error,
-        Interval(value - reach, value + reach, question.level, "group jackknife", "independent", POLICY_VALUE),
-        _curve(found, policy, question.level),
+        Interval(value - reach, value + reach, request.level, "group jackknife", "independent", POLICY_VALUE),
+        _curve(found, policy, request.level),
         outcomes,
         found.member.shape[0],
         math.sqrt(sampling),

@@ -16,7 +16,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Job, work_off
 from backcast._parallel.workers import Shared
-from backcast._request import Question, stopped_note
+from backcast._request import EvaluationRequest, stopped_note
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._replicate_statistics import (
     LEAST_SUBSETS,
@@ -49,7 +49,7 @@ class Replicable(Protocol):
         """How results call it."""
         ...
 
-    def material(self, question: Question) -> Material:
+    def material(self, request: EvaluationRequest) -> Material:
         """What the replicates share."""
         ...
 
@@ -102,13 +102,13 @@ class Pool:
     evaluator: Replicable
     policies: Sequence[Any]
     material: Material
-    question: Question
+    request: EvaluationRequest
     groups: Groups | None = None
     stopped: bool = False
     _shared: Shared = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.question.seed)
+        self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.request.seed)
 
     def close(self) -> None:
         """Let the workers go."""
@@ -133,7 +133,7 @@ class Pool:
             raise StopEvaluation
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
-        found = work_off(_one, self._shared, jobs, self.question.terms, threads=threads, kinds=(Outcome,))
+        found = work_off(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(Outcome,))
         self.stopped = found.stopped
         return found.results
 
@@ -179,16 +179,18 @@ class SubsetsTooShort(HorizonNotReached):
     """The whole log reaches the horizon, parts of it do not."""
 
 
-def replicate_all(evaluator: Replicable, question: Question, policies: Sequence[Any], material: Material) -> Replicates:
+def replicate_all(
+    evaluator: Replicable, request: EvaluationRequest, policies: Sequence[Any], material: Material
+) -> Replicates:
     """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
-    if not isinstance(question.interval, GroupJackknife | None):
+    if not isinstance(request.interval, GroupJackknife | None):
         raise OptionError(
-            f"{type(question.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+            f"{type(request.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
         )
-    method = question.interval or GroupJackknife()
-    passes, replicates = first_passes(question.replicates), _first_replicates(question, method)
-    groups = Groups.of(len(material.log), method.groups, question.seed)
-    with closing(Pool(evaluator, policies, material, question, groups)) as pool:
+    method = request.interval or GroupJackknife()
+    passes, replicates = first_passes(request.replicates), _first_replicates(request, method)
+    groups = Groups.of(len(material.log), method.groups, request.seed)
+    with closing(Pool(evaluator, policies, material, request, groups)) as pool:
         full = pool.passes(range(passes))
         for row in full:
             short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
@@ -209,7 +211,7 @@ def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replica
     found = replace(found, subset=subset, member=drawn)
     if not (found.tells_errors or pool.stopped):
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
-    return _refined(pool, found, pilot.taken, replicates) if pool.question.replicates == "auto" else found
+    return _refined(pool, found, pilot.taken, replicates) if pool.request.replicates == "auto" else found
 
 
 def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
@@ -230,15 +232,15 @@ def first_passes(replicates: int | str | None) -> int:
     return max(4, min(40, replicates // 8)) if isinstance(replicates, int) else FIRST_PASSES
 
 
-def _first_replicates(question: Question, method: GroupJackknife) -> int:
-    if not isinstance(question.replicates, int):
+def _first_replicates(request: EvaluationRequest, method: GroupJackknife) -> int:
+    if not isinstance(request.replicates, int):
         return 10 * method.groups
-    if question.replicates < LEAST_SUBSETS * method.groups:
+    if request.replicates < LEAST_SUBSETS * method.groups:
         raise OptionError(
-            f"replicates is {question.replicates}; the jackknife over {method.groups} groups needs at least "
+            f"replicates is {request.replicates}; the jackknife over {method.groups} groups needs at least "
             f"{LEAST_SUBSETS * method.groups}, and {10 * method.groups} to be steady"
         )
-    return question.replicates
+    return request.replicates
 
 
 class Pilot(NamedTuple):
@@ -277,7 +279,7 @@ def _sizes(total: int) -> list[int]:
 
 def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
     """So many groups for each of these replicates."""
-    seeds = ((i, np.random.SeedSequence(pool.question.seed, spawn_key=(GROUPING, i))) for i in numbers)
+    seeds = ((i, np.random.SeedSequence(pool.request.seed, spawn_key=(GROUPING, i))) for i in numbers)
     return [(i, np.random.default_rng(seed).choice(total, taken, replace=False).tolist()) for i, seed in seeds]
 
 
@@ -314,23 +316,23 @@ def _refined(pool: Pool, found: Replicates, taken: int, size: int) -> Replicates
     return found
 
 
-def replicated(evaluator: Replicable, question: Question) -> Replicated:
+def replicated(evaluator: Replicable, request: EvaluationRequest) -> Replicated:
     """Value, standard error, interval and curve from replicates; the value alone where none are asked for."""
-    material = evaluator.material(question)
-    if question.replicates is None:
-        return _value_alone(evaluator, question, material)
+    material = evaluator.material(request)
+    if request.replicates is None:
+        return _value_alone(evaluator, request, material)
     try:
-        found = replicate_all(evaluator, question, [question.policy], material)
+        found = replicate_all(evaluator, request, [request.policy], material)
     except SubsetsTooShort as reason:
         note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
-        alone = _value_alone(evaluator, question, material)
+        alone = _value_alone(evaluator, request, material)
         return alone._replace(notes=(note, *alone.notes))
-    return replicated_from(found, 0, question)
+    return replicated_from(found, 0, request)
 
 
-def _value_alone(evaluator: Replicable, question: Question, material: Material) -> Replicated:
+def _value_alone(evaluator: Replicable, request: EvaluationRequest, material: Material) -> Replicated:
     planned = first_passes(None)
-    with closing(Pool(evaluator, [question.policy], material, question)) as pool:
+    with closing(Pool(evaluator, [request.policy], material, request)) as pool:
         outcomes = [row[0] for row in pool.passes(range(planned))]
     short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
     if short:

@@ -12,7 +12,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.checkpoint import Checkpoint
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError, OptionError
 from backcast.io.stream import cut_head
 from backcast.log import Log
@@ -37,26 +37,26 @@ MEAN_ROWS = 65_536  # events between two updates of the running mean
 PIECE = "predictions"
 
 
-def honest_predictions(question: Question) -> HonestPredictions:
+def honest_predictions(request: EvaluationRequest) -> HonestPredictions:
     """The events of a log in memory with predictions for them; kept with the work that is done, once they are there."""
-    kept = None if question.keep is None else question.keep.get(PIECE)
+    kept = None if request.keep is None else request.keep.get(PIECE)
     if kept is not None:
-        return HonestPredictions(question.log, kept.value)
-    model = make_honest(question.reward_model)
-    found = model.predictions(question.log, Streams.of(question.seed).folds)
+        return HonestPredictions(request.log, kept.value)
+    model = make_honest(request.reward_model)
+    found = model.predictions(request.log, RandomStreams.of(request.seed).folds)
     # predictions that were given cost nothing; a model that gave up events for its own has another log
-    if question.keep is not None and found.log is question.log and not isinstance(model, Given):
-        question.keep.put(PIECE, found.predicted)
+    if request.keep is not None and found.log is request.log and not isinstance(model, Given):
+        request.keep.put(PIECE, found.predicted)
     return found
 
 
-def predictions_in_memory(question: Question, streams: Streams) -> tuple[Log, FloatArray]:
+def predictions_in_memory(request: EvaluationRequest, streams: RandomStreams) -> tuple[Log, FloatArray]:
     """The events to evaluate of a log in memory, with a row of predictions for each, or one row for all."""
-    model = question.reward_model
+    model = request.reward_model
     if isinstance(model, int | float) and math.isfinite(model):
         # one row for all events: a table of them would cost more than the whole evaluation
-        return question.log, np.full((1, question.log.n_actions), float(model))
-    return make_honest(model).predictions(question.log, streams.folds)
+        return request.log, np.full((1, request.log.n_actions), float(model))
+    return make_honest(model).predictions(request.log, streams.folds)
 
 
 class Guide(Protocol):
@@ -75,33 +75,33 @@ class Guide(Protocol):
         ...
 
 
-def guided(question: Question) -> tuple[Question, Guide]:
+def guided(request: EvaluationRequest) -> tuple[EvaluationRequest, Guide]:
     """The question without the events that a reward model was trained on, and who predicts the rest.
 
     A stream is read once, so what may come with it is: nothing (the running mean of the rewards, set anew every 65,536
     events), a number, a ``Fitted`` model, or a model that is fitted on the head of the stream (its first 100,000
     events, which are then not evaluated).
     """
-    model = question.reward_model
+    model = request.reward_model
     if model is None:
-        return question, RunningMean()
+        return request, RunningMean()
     if isinstance(model, int | float):
-        return question, Level(float(model))
+        return request, Level(float(model))
     if isinstance(model, Fitted):
-        return question, Model(model.model)
+        return request, Model(model.model)
     if not isinstance(model, RewardModel | Split):
         raise OptionError(
             f"{type(model).__name__} needs the whole log in memory; with a stream use None, a number, "
             "Fitted(model), or a plain model, which is fitted on the head of the stream"
         )
-    head, rest = cut_head(question.log, HEAD_ROWS)
+    head, rest = cut_head(request.log, HEAD_ROWS)
     if rest is None:
         raise EvaluationError(
             f"the reward model is trained on the first {HEAD_ROWS:,} events of a stream and this one has only "
             f"{len(head):,}; read it with read_log, or give Fitted(model) or a number"
         )
     own = model.model if isinstance(model, Split) else model
-    return replace(question, log=rest), Model(Fitted(own).model.fit(head))
+    return replace(request, log=rest), Model(Fitted(own).model.fit(head))
 
 
 @dataclass(frozen=True)
@@ -223,47 +223,47 @@ class StagedLog:
     notes: tuple[str, ...] = ()
 
 
-def staged(question: Question, *, model: bool) -> StagedLog:
+def staged(request: EvaluationRequest, *, model: bool) -> StagedLog:
     """The question's log with predictors that owe nothing to the events they predict.
 
     In memory the reward model is kept honest as asked, cross-fitted by default; a stream must have been through
     :func:`with_fitted_model`.
     """
-    if isinstance(question.log, Iterator):
-        raise EvaluationError(ONCE.format(type(question.log).__name__))
+    if isinstance(request.log, Iterator):
+        raise EvaluationError(ONCE.format(type(request.log).__name__))
     if not model:
-        return StagedLog(lambda: ([Stage(part)] for part in question.parts()))
-    honest = make_honest(question.reward_model)
-    if question.in_memory:
-        return _in_memory(honest, question.log, question.seed)
+        return StagedLog(lambda: ([Stage(part)] for part in request.parts()))
+    honest = make_honest(request.reward_model)
+    if request.in_memory:
+        return _in_memory(honest, request.log, request.seed)
     assert isinstance(honest, Fitted | Given)
-    return StagedLog(lambda: ([_ready(honest, part)] for part in question.parts()))
+    return StagedLog(lambda: ([_ready(honest, part)] for part in request.parts()))
 
 
-def with_fitted_model(question: Question) -> tuple[Question, tuple[str, ...]]:
+def with_fitted_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tuple[str, ...]]:
     """The question with a reward model that can be asked about any part of a stream, and what a reader must know.
 
     Of a stream the first ``HEAD`` events train the model and are not evaluated, unless it comes fitted; a stream no
     longer than that is read whole. A log in memory stays as it is.
     """
-    honest = make_honest(question.reward_model)
-    if question.in_memory or isinstance(honest, Fitted | Given):
-        return question, ()
-    if isinstance(question.log, Iterator):
-        raise EvaluationError(ONCE.format(type(question.log).__name__))
-    head, rest = cut_head(question.log, HEAD)
+    honest = make_honest(request.reward_model)
+    if request.in_memory or isinstance(honest, Fitted | Given):
+        return request, ()
+    if isinstance(request.log, Iterator):
+        raise EvaluationError(ONCE.format(type(request.log).__name__))
+    head, rest = cut_head(request.log, HEAD)
     if rest is None:
-        return replace(question, log=head), ()
+        return replace(request, log=head), ()
     if not hasattr(honest, "model"):
         raise EvaluationError(
             f"{type(honest).__name__} cannot be kept honest over a stream; give a reward model, which is fitted on "
             "the stream's head, or Fitted(model)"
         )
     fitted = Fitted(copy.deepcopy(honest.model).fit(head))
-    if question.keep is not None:
-        check_said(question.keep, fitted.model, head[:PROBE])
+    if request.keep is not None:
+        check_said(request.keep, fitted.model, head[:PROBE])
     note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
-    return replace(question, log=rest, reward_model=fitted), (note,)
+    return replace(request, log=rest, reward_model=fitted), (note,)
 
 
 def check_said(keep: Checkpoint, model: Any, some: Log) -> None:
@@ -280,7 +280,7 @@ def check_said(keep: Checkpoint, model: Any, some: Log) -> None:
 
 
 def _in_memory(honest: HonestModel, log: Log, seed: int) -> StagedLog:
-    rng = Streams.of(seed).folds
+    rng = RandomStreams.of(seed).folds
     if isinstance(honest, Fitted | Given):
         stages = [_ready(honest, log)]
     elif isinstance(honest, CrossFit) and len(log) > 1:

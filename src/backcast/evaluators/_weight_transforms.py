@@ -10,7 +10,7 @@ from typing import Literal, NamedTuple, TypeAlias
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._request import Question, require_stationary
+from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._weighted_estimate import Method, estimate_from, moments_of
@@ -186,13 +186,15 @@ def check_threshold(threshold: Threshold, high: float = math.inf) -> None:
         raise OptionError(f"threshold is {threshold!r}; give a number >= 0{upper}, or 'auto'")
 
 
-def answer_shaped(name: str, family: Family, threshold: Threshold, question: Question, *, model: bool) -> Estimate:
+def answer_shaped(
+    name: str, family: Family, threshold: Threshold, request: EvaluationRequest, *, model: bool
+) -> Estimate:
     """The estimate with weights of this family, at the threshold given or chosen by SLOPE++."""
-    require_stationary(question.policy, name)
-    events = weigh(question, model=model)
+    require_fixed_policy(request.policy, name)
+    events = weigh(request, model=model)
     if threshold == "auto":
         choice = tuned(family, events)
-        return with_choice(estimate_from(Method(name, model=model), question, events, choice.neutral), choice)
+        return with_choice(estimate_from(Method(name, model=model), request, events, choice.neutral), choice)
     fixed = float(threshold)
     method = Method(
         name,
@@ -201,4 +203,4 @@ def answer_shaped(name: str, family: Family, threshold: Threshold, question: Que
         largest=lambda ratio: family.largest(fixed, ratio),
         settings={"threshold": fixed, "tuned": False},
     )
-    return estimate_from(method, question, events)
+    return estimate_from(method, request, events)

@@ -13,7 +13,7 @@ import numpy as np
 
 from backcast._parallel.jobs import Job, no_progress, work_off
 from backcast._parallel.workers import Shared
-from backcast._request import Question, require_stationary
+from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
@@ -94,10 +94,10 @@ class Method:
         return (0.0, 0.0), (low, high)
 
 
-def answer_by(method: Method, question: Question) -> Estimate:
+def answer_by(method: Method, request: EvaluationRequest) -> Estimate:
     """Weigh the question's events and estimate."""
-    require_stationary(question.policy, method.name)
-    return estimate_from(method, question, weigh(question, model=method.model))
+    require_fixed_policy(request.policy, method.name)
+    return estimate_from(method, request, weigh(request, model=method.model))
 
 
 def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
@@ -105,21 +105,21 @@ def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     if not events.shards:
         return _moments(events, shapes)
     tell = events.telling()
-    terms = replace(events.question.terms, on_progress=tell)
-    question = replace(events.question, log=None, keep=None, on_progress=no_progress)
+    terms = replace(events.request.terms, on_progress=tell)
+    request = replace(events.request, log=None, keep=None, on_progress=no_progress)
     jobs = [
         Job(("moments", events.passes, number), (shard,), shard.n_rows) for number, shard in enumerate(events.shards)
     ]
     # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
-    with closing(Shared(question, events.recipe, shapes)) as shared:
+    with closing(Shared(request, events.recipe, shapes)) as shared:
         found = work_off(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
     if found.stopped:
         raise StopEvaluation
     return _summed(found.results)
 
 
-def _shard_moments(question: Question, recipe: Recipe, shapes: list[Shape], shard: Any) -> list[Moments]:
-    return _moments(weighed_shard(question, recipe, shard), shapes)
+def _shard_moments(request: EvaluationRequest, recipe: Recipe, shapes: list[Shape], shard: Any) -> list[Moments]:
+    return _moments(weighed_shard(request, recipe, shard), shapes)
 
 
 def _moments(blocks: Iterable[Weighed], shapes: list[Shape]) -> list[Moments]:
@@ -133,7 +133,9 @@ def _summed(pieces: Iterable[list[Moments]]) -> list[Moments]:
     return [reduce(operator.add, sums) for sums in zip(*pieces, strict=True)]
 
 
-def estimate_from(method: Method, question: Question, events: WeighedLog, moments: Moments | None = None) -> Estimate:
+def estimate_from(
+    method: Method, request: EvaluationRequest, events: WeighedLog, moments: Moments | None = None
+) -> Estimate:
     """The estimate of weighed events, whose moments may be known already."""
 
     def columns() -> Iterator[Columns]:
@@ -155,17 +157,17 @@ def estimate_from(method: Method, question: Question, events: WeighedLog, moment
         bound_known=events.knows_bound(float(moments.low[BOUND]), float(moments.high[BOUND])),
         estimand=method.estimand,
         largest=method.largest,
-        seed=question.seed,
+        seed=request.seed,
     )
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
-        interval=_interval(question.interval or method.interval, sample, question.level, events.propensities_estimated),
+        interval=_interval(request.interval or method.interval, sample, request.level, events.propensities_estimated),
         diagnostics=_diagnostics(moments, events.propensities_estimated),
-        policy=question.policy_name or name_of(question.policy),
+        policy=request.policy_name or name_of(request.policy),
         evaluator=method.name,
         notes=(*events.notes, *_notes(moments)),
-        settings={"evaluator": method.name, **method.settings, "level": question.level, "seed": question.seed},
+        settings={"evaluator": method.name, **method.settings, "level": request.level, "seed": request.seed},
         _influence=sample.influence if events.keep else None,
     )
 

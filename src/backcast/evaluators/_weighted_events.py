@@ -13,7 +13,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray, plain
 from backcast._kernels.jit import compiled
 from backcast._parallel.jobs import no_progress
-from backcast._request import Question, Streams, stopped_note
+from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.errors import StopEvaluation
 from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
 from backcast.intervals._sample import Columns
@@ -119,7 +119,7 @@ class WeighedLog:
     A log in memory is weighed once and kept; a stream is weighed anew in each pass. ``uniform`` is the weight bound
     that a uniform logger would have (nan where actions come and go), ``records_logging`` tells whether bounds come
     from the logger's probabilities of all actions. Of a stream, ``shards`` gives the same events in pieces that can be
-    read and weighed apart; ``question`` and ``recipe`` are all that whoever does it needs besides.
+    read and weighed apart; ``request`` and ``recipe`` are all that whoever does it needs besides.
     """
 
     blocks: Callable[[], Iterator[Weighed]]
@@ -129,7 +129,7 @@ class WeighedLog:
     uniform: float
     records_logging: bool
     events: int
-    question: Question
+    request: EvaluationRequest
     recipe: Recipe
     notes: tuple[str, ...] = ()
     shards: tuple[Any, ...] = ()
@@ -148,7 +148,7 @@ class WeighedLog:
     def telling(self) -> Callable[[int], None]:
         """Whom to tell of events that are weighed now: of the first pass whoever watches, of others nobody."""
         self.passes += 1
-        return self.question.on_progress if self.passes == 1 else no_progress
+        return self.request.on_progress if self.passes == 1 else no_progress
 
     def _collected(self, blocks: Iterator[Weighed]) -> list[Weighed]:
         """The blocks, or those that were weighed before somebody had enough."""
@@ -167,7 +167,7 @@ class WeighedLog:
 
     def _pass(self) -> Iterator[Weighed]:
         tell = self.telling()
-        passes = [weighed_shard(self.question, self.recipe, shard) for shard in self.shards] or [self.blocks()]
+        passes = [weighed_shard(self.request, self.recipe, shard) for shard in self.shards] or [self.blocks()]
         for block in chain.from_iterable(passes):
             yield block
             tell(block.ratio.size)
@@ -180,11 +180,11 @@ class Recipe(NamedTuple):
     model: bool
 
 
-def weigh(question: Question, *, model: bool) -> WeighedLog:
+def weigh(request: EvaluationRequest, *, model: bool) -> WeighedLog:
     """Weigh the question's events, with residuals from its reward model or (``model=False``) plain rewards."""
-    question, notes = with_fitted_model(question) if model else (question, ())
+    request, notes = with_fitted_model(request) if model else (request, ())
     recipe = Recipe(weigh_doubly_robust if model else weigh_rewards, model)
-    events = weigh_staged(question, staged(question, model=model), recipe)
+    events = weigh_staged(request, staged(request, model=model), recipe)
     return replace(events, notes=(*notes, *events.notes))
 
 
@@ -207,33 +207,33 @@ def _shards(log: Any) -> tuple[Any, ...]:
     return tuple(log.split(number_of_shards(log.n_rows)))
 
 
-def weigh_staged(question: Question, log: StagedLog, recipe: Recipe) -> WeighedLog:
+def weigh_staged(request: EvaluationRequest, log: StagedLog, recipe: Recipe) -> WeighedLog:
     """Weigh events whose predictors are known."""
-    first = next(question.parts())
+    first = next(request.parts())
     return WeighedLog(
-        lambda: _pass(question, log, recipe.weigher),
-        question.in_memory,
+        lambda: _pass(request, log, recipe.weigher),
+        request.in_memory,
         first.reward_range,
         first.propensities_estimated,
         float(first.n_actions) if first._available is None else math.nan,
-        first._logging is not None and not callable(getattr(question.policy, "probability_of", None)),
-        len(question.log) if question.in_memory else 0,
-        question,
+        first._logging is not None and not callable(getattr(request.policy, "probability_of", None)),
+        len(request.log) if request.in_memory else 0,
+        request,
         recipe,
         log.notes,
-        _shards(question.log),
+        _shards(request.log),
     )
 
 
-def weighed_shard(question: Question, recipe: Recipe, shard: Any) -> Iterator[Weighed]:
+def weighed_shard(request: EvaluationRequest, recipe: Recipe, shard: Any) -> Iterator[Weighed]:
     """The events of one piece of a stream."""
-    own = replace(question, log=shard)
+    own = replace(request, log=shard)
     return _pass(own, staged(own, model=recipe.model), recipe.weigher)
 
 
-def _pass(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
-    blocks = _weighed(question, log, weigher)
-    return blocks if question.in_memory else reblocked(blocks, LARGEST_BLOCK)
+def _pass(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+    blocks = _weighed(request, log, weigher)
+    return blocks if request.in_memory else reblocked(blocks, LARGEST_BLOCK)
 
 
 def reblocked(blocks: Iterator[Weighed], rows: int) -> Iterator[Weighed]:
@@ -262,11 +262,11 @@ def _joined(blocks: list[Weighed]) -> Weighed:
     return blocks[0] if len(blocks) == 1 else Weighed(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
-def _weighed(question: Question, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+def _weighed(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
     policy = None
     for stages in log.parts():
         if policy is None:
-            policy = fresh_copy(question.policy, stages[0].log, Streams.of(question.seed).policy)
+            policy = fresh_copy(request.policy, stages[0].log, RandomStreams.of(request.seed).policy)
         if len(stages) == 1 and stages[0].places is None:
             yield from (weigher(policy, stages[0], *block) for block in _blocks(stages[0].log))
         else:

@@ -9,7 +9,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._engine.replay import Steering
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.errors import OptionError
 from backcast.log import Log
@@ -81,15 +81,15 @@ class Budget:
 Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
 
 
-def smallest_probability(question: Question) -> float:
+def smallest_probability(request: EvaluationRequest) -> float:
     """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
-    kept = None if question.keep is None else question.keep.get("smallest")
+    kept = None if request.keep is None else request.keep.get("smallest")
     if kept is not None:
         return float(kept.value)
-    found = min(smallest_in(part) for part in question.parts())
-    if question.keep is not None and not question.in_memory:
+    found = min(smallest_in(part) for part in request.parts())
+    if request.keep is not None and not request.in_memory:
         # it took a pass over the whole stream
-        question.keep.put("smallest", found)
+        request.keep.put("smallest", found)
     return found
 
 
@@ -123,31 +123,31 @@ def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses:
     return float(min(c_max, 1.0 / levels.max()))
 
 
-def steer(rule: Rule, question: Question, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
+def steer(rule: Rule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
     """Turn a rule into what the engine does."""
     if isinstance(rule, Quantile):
         return Steering(c_max=c_max, q=rule.q, carry=carry, warm_up=warm_up)
     if isinstance(rule, WorstCase):
-        return Steering(c_max=min(c_max, smallest_probability(question)))
+        return Steering(c_max=min(c_max, smallest_probability(request)))
     if isinstance(rule, Budget):
-        return _budget_steering(rule, question, c_max, warm_up)
+        return _budget_steering(rule, request, c_max, warm_up)
     multiplier = rule.multiplier if isinstance(rule, Fixed) else rule
     if multiplier is None or not 0 < multiplier <= 1:
         raise OptionError(f"a fixed multiplier is {multiplier}; it must lie in (0, 1]")
     return Steering(c_max=min(c_max, float(multiplier)))
 
 
-def _budget_steering(rule: Budget, question: Question, c_max: float, calibration: Log | None) -> Steering:
-    if question.horizon is None or calibration is None:
+def _budget_steering(rule: Budget, request: EvaluationRequest, c_max: float, calibration: Log | None) -> Steering:
+    if request.horizon is None or calibration is None:
         raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
-    horizon, slice_ = question.horizon, calibration
-    largest = 1.0 / min(smallest_probability(question), smallest_in(slice_))
+    horizon, slice_ = request.horizon, calibration
+    largest = 1.0 / min(smallest_probability(request), smallest_in(slice_))
 
     def calibrate(policy: Any) -> float:
         weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_, largest)
         return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
 
-    refresh = batch_size_of(question.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
+    refresh = batch_size_of(request.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
     return Steering(c_max=c_max, calibrate=calibrate, refresh=refresh)
 
 

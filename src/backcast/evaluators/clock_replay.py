@@ -15,7 +15,7 @@ import numpy as np
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.clock import ClockPass, clock_pass
 from backcast._engine.replay_loop import events_of
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
@@ -99,18 +99,18 @@ class ClockReplay:
         """How results call it."""
         return "ClockReplay"
 
-    def material(self, question: Question) -> Material:
+    def material(self, request: EvaluationRequest) -> Material:
         """The events with their predictions; a horizon that the log supports with ease where none is given."""
-        log, predicted = honest_predictions(question)
-        horizon = question.horizon
+        log, predicted = honest_predictions(request)
+        horizon = request.horizon
         if horizon is None:
-            horizon = self._supported(question, log, predicted)
+            horizon = self._supported(request, log, predicted)
         return Material(log, predicted, horizon)
 
-    def _supported(self, question: Question, log: Log, predicted: FloatArray) -> int:
+    def _supported(self, request: EvaluationRequest, log: Log, predicted: FloatArray) -> int:
         """Half of what one pass reaches within the tolerance, so that other passes and subsets reach it too."""
-        rng = np.random.default_rng(np.random.SeedSequence(question.seed, spawn_key=(9,)))
-        one = self._pass(question.policy, log, predicted, rng, len(log))
+        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(9,)))
+        one = self._pass(request.policy, log, predicted, rng, len(log))
         within = np.cumsum(one.exhausted) <= self.tolerance
         return max(1, int(within.sum()) // 2)
 
@@ -153,12 +153,12 @@ class ClockReplay:
         exhausted, rounds = np.sum([(outcome.certificate, outcome.rounds) for outcome in outcomes], axis=0)
         return bool(exhausted <= EXHAUSTED_SHARE * rounds)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Value from passes over the whole log, error from subsets of groups; of a stream both from its parts."""
-        if not question.in_memory:
-            return partwise(self, question, [question.policy]).estimate(0, self.name, question)
-        found = replicated(self, question)
-        return found.estimate(self, question, clock_diagnostics(found, question))
+        if not request.in_memory:
+            return partwise(self, request, [request.policy]).estimate(0, self.name, request)
+        found = replicated(self, request)
+        return found.estimate(self, request, clock_diagnostics(found, request))
 
     def trace(
         self,
@@ -178,10 +178,10 @@ class ClockReplay:
         return ClockTrace(accepted, one.order, one.value, one.exhausted)
 
 
-def clock_diagnostics(found: Replicated, question: Question) -> ClockDiagnostics:
+def clock_diagnostics(found: Replicated, request: EvaluationRequest) -> ClockDiagnostics:
     """The facts of an answer by clock replay."""
     return ClockDiagnostics(
-        events=len(question.log),
+        events=len(request.log),
         rounds=found.horizon,
         passes=len(found.outcomes),
         replicates=found.replicates,
@@ -189,6 +189,6 @@ def clock_diagnostics(found: Replicated, question: Question) -> ClockDiagnostics
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
         value_spread=math.sqrt(lasting_variance([outcome.event_values for outcome in found.outcomes])),
-        separate_histories=separate_histories([outcome.accepted for outcome in found.outcomes], len(question.log)),
-        propensities_estimated=question.propensities_estimated,
+        separate_histories=separate_histories([outcome.accepted for outcome in found.outcomes], len(request.log)),
+        propensities_estimated=request.propensities_estimated,
     )

@@ -11,7 +11,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._engine.forward import RewardLaw, run_forward
-from backcast._request import Question, Streams
+from backcast._request import EvaluationRequest, RandomStreams
 from backcast.diagnostics import ModelDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
@@ -41,26 +41,26 @@ class DM:
         """How results call it."""
         return "DM"
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the model alone."""
-        if is_learning(question.policy) and not question.in_memory:
+        if is_learning(request.policy) and not request.in_memory:
             raise EvaluationError(
                 "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
             )
-        found, notes = _simulated_all(question) if is_learning(question.policy) else _expected(question)
+        found, notes = _simulated_all(request) if is_learning(request.policy) else _expected(request)
         return Estimate(
             value=found.value,
             std_error=math.nan,
             interval=None,
             diagnostics=ModelDiagnostics(
-                found.events, found.rounds, found.trajectories, question.propensities_estimated
+                found.events, found.rounds, found.trajectories, request.propensities_estimated
             ),
-            policy=question.policy_name,
+            policy=request.policy_name,
             evaluator=self.name,
             curve=found.curve,
-            horizon=question.horizon,
+            horizon=request.horizon,
             notes=(NOTE, *notes),
-            settings={"seed": question.seed},
+            settings={"seed": request.seed},
         )
 
 
@@ -74,9 +74,9 @@ class _Found(NamedTuple):
     curve: LearningCurve | None
 
 
-def _expected(question: Question) -> tuple[_Found, tuple[str, ...]]:
+def _expected(request: EvaluationRequest) -> tuple[_Found, tuple[str, ...]]:
     """The model's expectation over all events, and what a reader must know; no table of all events is built."""
-    events = weigh(question, model=True)
+    events = weigh(request, model=True)
     if events.keep:
         base = np.concatenate([block.base for block in events])
         return _Found(float(base.mean()), base.size, base.size, 1, None), events.notes
@@ -86,23 +86,23 @@ def _expected(question: Question) -> tuple[_Found, tuple[str, ...]]:
     return _Found(total / n, n, n, 1, None), events.notes
 
 
-def _simulated_all(question: Question) -> tuple[_Found, tuple[str, ...]]:
-    streams = Streams.of(question.seed)
-    rounds = _simulated(question, *predictions_in_memory(question, streams), streams)
+def _simulated_all(request: EvaluationRequest) -> tuple[_Found, tuple[str, ...]]:
+    streams = RandomStreams.of(request.seed)
+    rounds = _simulated(request, *predictions_in_memory(request, streams), streams)
     trajectories, length = rounds.shape
     return _Found(float(rounds.mean()), rounds.size, length, trajectories, _curve(rounds)), ()
 
 
-def _simulated(question: Question, log: Log, predicted: FloatArray, streams: Streams) -> FloatArray:
+def _simulated(request: EvaluationRequest, log: Log, predicted: FloatArray, streams: RandomStreams) -> FloatArray:
     """Expected reward by trajectory and round, trajectories on disjoint stretches of the log."""
-    horizon = question.horizon or len(log)
+    horizon = request.horizon or len(log)
     if len(log) < horizon:
         raise HorizonNotReached(f"the horizon is {horizon} and the log has {len(log)} events; ask for a shorter one")
     means = np.array(np.broadcast_to(predicted, (len(log), log.n_actions)))
     law = _reward_law(log, means)
     starts = range(0, len(log) - horizon + 1, horizon)
     stretches = [slice(start, start + horizon) for start in starts]
-    return np.array([run_forward(question.policy, log[s], means[s], law, streams.policy) for s in stretches])
+    return np.array([run_forward(request.policy, log[s], means[s], law, streams.policy) for s in stretches])
 
 
 def _reward_law(log: Log, means: FloatArray) -> RewardLaw:

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray, plain
-from backcast._request import Question, Streams, require_stationary
+from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
@@ -46,15 +46,15 @@ class DR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 0.5], propensities=[0.5, 0.5])
-    >>> DR().answer(Question(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> DR().answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.875
 
     By hand: the model says 0.5 throughout; the only surprise is 0.5 at weight 1.5: 0.5 + 0.75 / 2.
     """
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the weighted surprises."""
-        return answer_by(Method("DR", model=True), question)
+        return answer_by(Method("DR", model=True), request)
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class SNDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 0.5], propensities=[0.5, 0.5])
-    >>> SNDR().answer(Question(log, Fixed([1.0]), reward_model=0.5)).value
+    >>> SNDR().answer(EvaluationRequest(log, Fixed([1.0]), reward_model=0.5)).value
     0.75
 
     By hand: 0.5 from the model, and the surprises 0.5 and 0 average 0.25.
     """
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the normalised surprises."""
-        return answer_by(Method("SNDR", model=True, form=self_normalised), question)
+        return answer_by(Method("SNDR", model=True, form=self_normalised), request)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class SwitchDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 1], propensities=[0.25, 0.5])
-    >>> SwitchDR(threshold=2.0).answer(Question(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> SwitchDR(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.625
 
     By hand: the weight 3 is switched off; 0.5 from the model and 0.5 * 0.5 / 2 from the other event.
@@ -105,9 +105,9 @@ class SwitchDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected where the weights are moderate."""
-        return answer_shaped("SwitchDR", SWITCH, self.threshold, question, model=True)
+        return answer_shaped("SwitchDR", SWITCH, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ShrinkageDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> ShrinkageDR(threshold=3.0).answer(Question(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> ShrinkageDR(threshold=3.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.875
 
     By hand: the weight 3 becomes 3 * 3 / (9 + 3) = 0.75; 0.5 + 0.75 * 0.5.
@@ -135,9 +135,9 @@ class ShrinkageDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with optimistically shrunken weights."""
-        return answer_shaped("ShrinkageDR", SHRINK, self.threshold, question, model=True)
+        return answer_shaped("ShrinkageDR", SHRINK, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PessimisticDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> PessimisticDR(threshold=2.0).answer(Question(log, Fixed([0.75, 0.25]), reward_model=0.75)).value
+    >>> PessimisticDR(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.75)).value
     1.25
 
     By hand: the weight 3 becomes 2; 0.75 + 2 * 0.25.
@@ -165,9 +165,9 @@ class PessimisticDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with clipped weights."""
-        return answer_shaped("PessimisticDR", CLIP, self.threshold, question, model=True)
+        return answer_shaped("PessimisticDR", CLIP, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class SubGaussian:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> SubGaussian(threshold=0.5).answer(Question(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> SubGaussian(threshold=0.5).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     1.25
 
     By hand: the weight 3 becomes 3 / (0.5 + 1.5) = 1.5; 0.5 + 1.5 * 0.5.
@@ -197,9 +197,9 @@ class SubGaussian:
     def __post_init__(self) -> None:
         check_threshold(self.threshold, high=1.0)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with weights of bounded growth."""
-        return answer_shaped("SubGaussian", SUB_GAUSSIAN, self.threshold, question, model=True)
+        return answer_shaped("SubGaussian", SUB_GAUSSIAN, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class CAB:
     --------
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0], rewards=[1], propensities=[0.25], logging_probabilities=[[0.25, 0.75]])
-    >>> CAB(threshold=2.0).answer(Question(log, Fixed([0.75, 0.25]), reward_model=[[0.5, 1.0]])).value
+    >>> CAB(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=[[0.5, 1.0]])).value
     2.125
 
     By hand: the weight 3 becomes 2, and the 0.75 - 2 * 0.25 left of action 0 earn 0.5 each.
@@ -231,19 +231,19 @@ class CAB:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The clipped average, filled up by the model."""
-        require_stationary(question.policy, "CAB")
-        question, notes = with_fitted_model(question)
-        log = replace(staged(question, model=True), notes=notes)
+        require_fixed_policy(request.policy, "CAB")
+        request, notes = with_fitted_model(request)
+        log = replace(staged(request, model=True), notes=notes)
         if self.threshold != "auto":
-            return _estimate(question, log, float(self.threshold))
+            return _estimate(request, log, float(self.threshold))
         grid = CLIP.grid[::-1]
-        choice = chosen(grid, [moments_of(_blended(question, log, m), [CLIP.at(m)])[0] for m in grid])
-        return with_choice(_estimate(question, log, CLIP.neutral), choice)
+        choice = chosen(grid, [moments_of(_blended(request, log, m), [CLIP.at(m)])[0] for m in grid])
+        return with_choice(_estimate(request, log, CLIP.neutral), choice)
 
 
-def _estimate(question: Question, log: StagedLog, threshold: float) -> Estimate:
+def _estimate(request: EvaluationRequest, log: StagedLog, threshold: float) -> Estimate:
     method = Method(
         "CAB",
         model=True,
@@ -252,12 +252,12 @@ def _estimate(question: Question, log: StagedLog, threshold: float) -> Estimate:
         largest=lambda ratio: min(threshold, ratio),
         settings={"threshold": threshold, "tuned": False},
     )
-    return estimate_from(method, question, _blended(question, log, threshold))
+    return estimate_from(method, request, _blended(request, log, threshold))
 
 
-def _blended(question: Question, log: StagedLog, threshold: float) -> WeighedLog:
+def _blended(request: EvaluationRequest, log: StagedLog, threshold: float) -> WeighedLog:
     # sums kept under one threshold are not those under another
-    own = question.within(f"threshold-{threshold:g}")
+    own = request.within(f"threshold-{threshold:g}")
     return weigh_staged(own, log, Recipe(partial(_weigh_blended, threshold), model=True))
 
 
@@ -291,17 +291,17 @@ class MRDR:
     --------
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1] * 4, rewards=[0.5, 0.25] * 4, propensities=[0.5] * 8)
-    >>> MRDR().answer(Question(log, Fixed([1.0, 0.0]))).value
+    >>> MRDR().answer(EvaluationRequest(log, Fixed([1.0, 0.0]))).value
     0.5
     """
 
     folds: int = 5
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """DR with the model fitted for this policy."""
-        require_stationary(question.policy, "MRDR")
-        model = PerAction(_estimator(question.reward_model), weights=mrdr_weights(question.policy, question.seed))
-        asked = replace(question, reward_model=CrossFit(model, self.folds))
+        require_fixed_policy(request.policy, "MRDR")
+        model = PerAction(_estimator(request.reward_model), weights=mrdr_weights(request.policy, request.seed))
+        asked = replace(request, reward_model=CrossFit(model, self.folds))
         return answer_by(Method("MRDR", model=True, settings={"folds": self.folds}), asked)
 
 
@@ -315,7 +315,7 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
     """
 
     def weights(log: Log) -> FloatArray:
-        ratio = probability_of(fresh_copy(policy, log, Streams.of(seed).policy), log) / log._propensities
+        ratio = probability_of(fresh_copy(policy, log, RandomStreams.of(seed).policy), log) / log._propensities
         wanted = ratio**2 * (1.0 - log._propensities)
         # never quite 0, so that every action seen can be fitted
         return np.maximum(wanted, max(1e-9 * wanted.max(), 1e-300))

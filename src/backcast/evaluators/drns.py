@@ -14,7 +14,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.replay import Run, Steering
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
@@ -110,21 +110,21 @@ class DRns:
         rest = [f"c_max={self.c_max:g}"] * (self.c_max != 1) + [f"warm_up={self.warm_up}"] * (self.warm_up > 0)
         return f"DRns({', '.join([rule, *rest, *['carry=True'] * self.carry])})"
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """The question without the events set aside, and how the multiplier moves."""
         aside = self.rule.calibration if isinstance(self.rule, Budget) else self.warm_up
-        head, rest = head_of(question.log, aside)
-        question = replace(question, log=rest)
-        return question, steer(self.rule, question, self.c_max, carry=self.carry, warm_up=head)
+        head, rest = head_of(request.log, aside)
+        request = replace(request, log=rest)
+        return request, steer(self.rule, request, self.c_max, carry=self.carry, warm_up=head)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
         if self.q == "auto":
-            return tuned_estimate(self, question)
-        if question.replicates is not None:
-            return permuted_estimate(self, question)
-        question, steering = self.prepared(question)
-        return doubly_robust_estimate(question, simulate(question, steering), self.name)
+            return tuned_estimate(self, request)
+        if request.replicates is not None:
+            return permuted_estimate(self, request)
+        request, steering = self.prepared(request)
+        return doubly_robust_estimate(request, simulate(request, steering), self.name)
 
 
 @dataclass(frozen=True)
@@ -142,19 +142,19 @@ class WC:
         """How results call it."""
         return "WC"
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """The question as it is, with a fixed multiplier."""
-        return question, steer(WorstCase(), question, 1.0, carry=False, warm_up=None)
+        return request, steer(WorstCase(), request, 1.0, carry=False, warm_up=None)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
-        if question.replicates is not None:
-            return permuted_estimate(self, question)
-        question, steering = self.prepared(question)
-        return doubly_robust_estimate(question, simulate(question, steering), self.name)
+        if request.replicates is not None:
+            return permuted_estimate(self, request)
+        request, steering = self.prepared(request)
+        return doubly_robust_estimate(request, simulate(request, steering), self.name)
 
 
-def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
+def tuned_estimate(evaluator: DRns, request: EvaluationRequest) -> Estimate:
     """Try a grid of q on the same events and draws; SLOPE++ says how far bias can be told from noise.
 
     Standard error and interval are those of the smallest q that reached the horizon, stretched to hold the value,
@@ -163,7 +163,7 @@ def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
     found: list[tuple[float, Estimate]] = []
     for q in GRID:
         try:
-            found.append((q, replace(evaluator, q=q).answer(question.within(f"q-{q:g}"))))
+            found.append((q, replace(evaluator, q=q).answer(request.within(f"q-{q:g}"))))
         except HorizonNotReached as failure:
             short = failure
         except StopEvaluation:
@@ -188,25 +188,25 @@ def tuned_estimate(evaluator: DRns, question: Question) -> Estimate:
     )
 
 
-def doubly_robust_estimate(question: Question, found: Simulation, name: str) -> Estimate:
+def doubly_robust_estimate(request: EvaluationRequest, found: Simulation, name: str) -> Estimate:
     """The estimate from a run: mean of ``R / C`` over the complete trajectories."""
     values = found.values(lambda trajectory: trajectory.value)
-    error, interval = run_interval(question, found, values)
+    error, interval = run_interval(request, found, values)
     log = found.log
     return Estimate(
         value=float(values.mean()),
         std_error=error,
         interval=interval,
-        diagnostics=diagnose(question, found),
-        policy=question.policy_name,
+        diagnostics=diagnose(request, found),
+        policy=request.policy_name,
         evaluator=name,
-        curve=curve_of(found.curve, question.level),
-        horizon=question.horizon,
-        notes=(*found.notes, *run_notes(question, found, values)),
-        settings={"seed": question.seed, "level": question.level},
+        curve=curve_of(found.curve, request.level),
+        horizon=request.horizon,
+        notes=(*found.notes, *run_notes(request, found, values)),
+        settings={"seed": request.seed, "level": request.level},
         _progressive=None
         if log is None
-        else lambda: progressive_policy(question.policy, log, found.complete, question.seed),
+        else lambda: progressive_policy(request.policy, log, found.complete, request.seed),
     )
 
 
@@ -221,7 +221,7 @@ class Steered(Protocol):
         """How results call it."""
         ...
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """The events to run on, and how the multiplier moves."""
         ...
 
@@ -238,11 +238,11 @@ class Permuted:
         """How results call it."""
         return f"{self.inner.name} x permutations"
 
-    def material(self, question: Question) -> Material:
+    def material(self, request: EvaluationRequest) -> Material:
         """The events with their predictions; permutations make sense only for a horizon."""
-        if not question.in_memory:
+        if not request.in_memory:
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
-        log, predicted = honest_predictions(question)
+        log, predicted = honest_predictions(request)
         return Material(log, predicted, self.horizon)
 
     def replicate(
@@ -252,8 +252,8 @@ class Permuted:
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(material.log)) if rows is None else rng.permutation(rows)
         shuffled = material.log[order]
-        question, steering = self.inner.prepared(Question(shuffled, policy, horizon=material.horizon))
-        log = question.log
+        request, steering = self.inner.prepared(EvaluationRequest(shuffled, policy, horizon=material.horizon))
+        log = request.log
         predicted = material.predicted
         if len(predicted) > 1:
             predicted = predicted[order[len(shuffled) - len(log) :]]
@@ -292,19 +292,19 @@ def _curve(run: Run, horizon: int) -> FloatArray:
     return np.asarray(reward / weight)
 
 
-def permuted_estimate(evaluator: Steered, question: Question) -> Estimate:
+def permuted_estimate(evaluator: Steered, request: EvaluationRequest) -> Estimate:
     """Value from permutations of the whole log, error from subsets of groups."""
-    if question.horizon is None:
+    if request.horizon is None:
         raise OptionError(f"replicates of {evaluator.name} estimate V_T; give horizon=T")
-    outer = Permuted(evaluator, question.horizon)
-    found = replicated(outer, question)
-    return found.estimate(outer, question, permuted_diagnostics(found, question))
+    outer = Permuted(evaluator, request.horizon)
+    found = replicated(outer, request)
+    return found.estimate(outer, request, permuted_diagnostics(found, request))
 
 
-def permuted_diagnostics(found: Replicated, question: Question) -> PermutedDiagnostics:
+def permuted_diagnostics(found: Replicated, request: EvaluationRequest) -> PermutedDiagnostics:
     """The facts of an answer from permutations."""
     return PermutedDiagnostics(
-        events=len(question.log),
+        events=len(request.log),
         rounds=found.horizon,
         permutations=len(found.outcomes),
         trajectories=float(np.mean([outcome.rounds // found.horizon for outcome in found.outcomes])),
@@ -312,5 +312,5 @@ def permuted_diagnostics(found: Replicated, question: Question) -> PermutedDiagn
         bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
-        propensities_estimated=question.propensities_estimated,
+        propensities_estimated=request.propensities_estimated,
     )

@@ -9,7 +9,7 @@ import numpy as np
 from scipy import stats
 
 from backcast._engine.replay import Steering
-from backcast._request import Question
+from backcast._request import EvaluationRequest
 from backcast.errors import EvaluationError, NeedsUniformLog, OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
 from backcast.evaluators._replay import SINGLE_RUN_NOTE, Simulation, diagnose, simulate
@@ -35,14 +35,14 @@ class RS:
         """How results call it."""
         return "RS"
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """No reward model, a fixed multiplier."""
-        return replace(question, reward_model=0.0), Steering(c_max=smallest_probability(question))
+        return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of accepted events."""
-        question, steering = self.prepared(question)
-        return accepted_estimate(question, simulate(question, steering), self.name)
+        request, steering = self.prepared(request)
+        return accepted_estimate(request, simulate(request, steering), self.name)
 
 
 @dataclass(frozen=True)
@@ -60,9 +60,9 @@ class Replay:
         """How results call it."""
         return "Replay"
 
-    def prepared(self, question: Question) -> tuple[Question, Steering]:
+    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
         """No reward model; the log must be uniform."""
-        for part in question.parts():
+        for part in request.parts():
             choices = part.n_actions if part.available is None else part.available.sum(axis=1)
             off = np.abs(part.propensities * choices - 1) > 1e-6
             if off.any():
@@ -71,46 +71,46 @@ class Replay:
                     f"row {int(part.rows[row])}: propensity is {part.propensities[row]:g}; Replay needs a log chosen "
                     f"uniformly among the actions. Use RS, DRns or ClockReplay, which weigh by propensity"
                 )
-        return replace(question, reward_model=0.0), Steering(c_max=smallest_probability(question))
+        return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of matching events."""
-        question, steering = self.prepared(question)
-        return accepted_estimate(question, simulate(question, steering), self.name)
+        request, steering = self.prepared(request)
+        return accepted_estimate(request, simulate(request, steering), self.name)
 
 
-def accepted_estimate(question: Question, found: Simulation, name: str) -> Estimate:
+def accepted_estimate(request: EvaluationRequest, found: Simulation, name: str) -> Estimate:
     """The estimate from a run: mean reward of the accepted events, averaged over complete trajectories."""
     if not any(trajectory.accepted for trajectory in found.complete):
         raise EvaluationError(
             f"{name} accepted no event: the policy never agrees with the log often enough. Use DRns or ClockReplay"
         )
     values = found.values(lambda trajectory: trajectory.mean_accepted_reward)
-    error, interval = _interval(question, found, values)
+    error, interval = _interval(request, found, values)
     return Estimate(
         value=float(values.mean()),
         std_error=error,
         interval=interval,
-        diagnostics=diagnose(question, found),
-        policy=question.policy_name,
+        diagnostics=diagnose(request, found),
+        policy=request.policy_name,
         evaluator=name,
-        horizon=question.horizon,
+        horizon=request.horizon,
         notes=(*found.notes, *((SINGLE_RUN_NOTE,) if values.size == 1 else ())),
-        settings={"seed": question.seed, "level": question.level},
+        settings={"seed": request.seed, "level": request.level},
     )
 
 
-def _interval(question: Question, found: Simulation, values: np.ndarray) -> tuple[float, Interval | None]:
-    if question.interval is not None:
-        raise OptionError(f"{type(question.interval).__name__} is not an interval for accepted rewards; leave it out")
+def _interval(request: EvaluationRequest, found: Simulation, values: np.ndarray) -> tuple[float, Interval | None]:
+    if request.interval is not None:
+        raise OptionError(f"{type(request.interval).__name__} is not an interval for accepted rewards; leave it out")
     if values.size >= 2:
-        error, low, high = student_interval(values, question.level)
-        return error, Interval(low, high, question.level, "Student over trajectories", "independent", POLICY_VALUE)
+        error, low, high = student_interval(values, request.level)
+        return error, Interval(low, high, request.level, "Student over trajectories", "independent", POLICY_VALUE)
     only = found.complete[0].sums
     accepted = int(only["accepted"])
     if accepted < 2:
         return math.nan, None
     mean = float(values[0])
     error = math.sqrt(float(only["accepted_variation"]) / (accepted - 1) / accepted)
-    reach = float(stats.norm.ppf((1 + question.level) / 2)) * error
-    return error, Interval(mean - reach, mean + reach, question.level, "normal", "asymptotic", PROGRESSIVE_VALUE)
+    reach = float(stats.norm.ppf((1 + request.level) / 2)) * error
+    return error, Interval(mean - reach, mean + reach, request.level, "normal", "asymptotic", PROGRESSIVE_VALUE)

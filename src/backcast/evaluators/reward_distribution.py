@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._request import Question, require_stationary
+from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
@@ -241,16 +241,16 @@ def reward_distribution(log: Any, policy: Any, *, level: float = 0.95, seed: int
     By hand: the weights are 1.5, 0.5, 1.5, 0.5. The lower half holds 0 with 0.375 and 1 with 0.125, so its mean is
     0.125 / 0.5.
     """
-    return distribution_for(Question(log, policy, level=level, seed=seed))
+    return distribution_for(EvaluationRequest(log, policy, level=level, seed=seed))
 
 
-def distribution_for(question: Question) -> RewardDistribution:
+def distribution_for(request: EvaluationRequest) -> RewardDistribution:
     """The law of the reward that a question asks about."""
-    require_stationary(question.policy, "the reward distribution")
-    if not 0 < question.level < 1:
-        raise OptionError(f"level is {question.level}; it must lie strictly between 0 and 1")
-    events = weigh(question, model=False)
-    sums = _sums(events, question.in_memory)
+    require_fixed_policy(request.policy, "the reward distribution")
+    if not 0 < request.level < 1:
+        raise OptionError(f"level is {request.level}; it must lie strictly between 0 and 1")
+    events = weigh(request, model=False)
+    sums = _sums(events, request.in_memory)
     total = float(sums.weights.sum())
     if total == 0.0:
         raise EvaluationError(
@@ -259,7 +259,7 @@ def distribution_for(question: Question) -> RewardDistribution:
         )
     cdf = np.minimum(np.cumsum(sums.weights) / total, 1.0)
     cdf[-1] = 1.0
-    reach = band_reach(sums, question.level, question.seed)
+    reach = band_reach(sums, request.level, request.seed)
     facts = WeightDiagnostics(
         events=sums.n,
         effective_sample_size=total**2 / float(sums.squares.sum()),
@@ -268,8 +268,8 @@ def distribution_for(question: Question) -> RewardDistribution:
         propensities_estimated=events.propensities_estimated,
     )
     low, high = np.maximum(cdf - reach, 0.0), np.minimum(cdf + reach, 1.0)
-    name = question.policy_name or name_of(question.policy)
-    return RewardDistribution(sums.rewards, cdf, low, high, question.level, name, facts, sums)
+    name = request.policy_name or name_of(request.policy)
+    return RewardDistribution(sums.rewards, cdf, low, high, request.level, name, facts, sums)
 
 
 def _sums(events: WeighedLog, in_memory: bool) -> RewardSums:
@@ -304,7 +304,7 @@ class RewardQuantile:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
-    >>> RewardQuantile(0.75).answer(Question(log, Fixed([0.75, 0.25]))).value
+    >>> RewardQuantile(0.75).answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     2.0
     """
 
@@ -313,9 +313,9 @@ class RewardQuantile:
     def __post_init__(self) -> None:
         _check_share("q", self.q)
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The quantile, with Woodruff's interval."""
-        return distribution_for(question).quantile(self.q)
+        return distribution_for(request).quantile(self.q)
 
 
 @dataclass(frozen=True)
@@ -327,7 +327,7 @@ class CVaR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
-    >>> CVaR(0.5).answer(Question(log, Fixed([0.75, 0.25]))).value
+    >>> CVaR(0.5).answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     0.25
     """
 
@@ -339,6 +339,6 @@ class CVaR:
         if self.tail not in ("low", "high"):
             raise OptionError(f"tail is {self.tail!r}; it must be 'low' or 'high'")
 
-    def answer(self, question: Question) -> Estimate:
+    def answer(self, request: EvaluationRequest) -> Estimate:
         """The tail's mean, with a normal interval."""
-        return distribution_for(question).cvar(self.share, self.tail)
+        return distribution_for(request).cvar(self.share, self.tail)
