@@ -96,7 +96,7 @@ def measure(evaluator: Any, methods: dict[str, Any], logs: list[Log], truth: flo
     """The cell of each method on the same logs."""
     for method in methods.values():
         found: list[Any] = [
-            evaluator.answer(
+            evaluator.estimate(
                 EvaluationRequest(log, Fixed(POLICY), interval=method, level=LEVEL, seed=run, reward_model=Constant())
             ).interval
             for run, log in enumerate(logs)

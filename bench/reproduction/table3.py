@@ -127,7 +127,7 @@ def _findings(part: Log, policy: Any, models: dict[str, Any], seed: int) -> dict
     plain = models["paper"].predict(part.contexts)
     none = np.zeros((1, part.n_actions))
 
-    def answer(evaluator: Any, model: Any) -> Found:
+    def estimate(evaluator: Any, model: Any) -> Found:
         return Found(evaluate(part, policy, evaluator, reward_model=model, seed=seed).value)
 
     return {

@@ -85,14 +85,14 @@ class Child(NamedTuple):
 
     def found(self) -> Measured:
         """What the run that was asked for took."""
-        return Measured(**json.loads(self.answer()))
+        return Measured(**json.loads(self.estimate()))
 
     def run(self) -> Measured:
         """One run."""
         self.start()
         return self.found()
 
-    def answer(self) -> str:
+    def estimate(self) -> str:
         """The next line it tells."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
@@ -116,7 +116,7 @@ def ready(case: Case, folder: Path) -> Iterator[Child]:
         ) as process,
     ):
         child = Child(process, said)
-        child.answer()
+        child.estimate()
         # the end of its input, when the pipes are closed, lets it go
         yield child
 

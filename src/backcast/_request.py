@@ -76,7 +76,7 @@ class EvaluationRequest:
 class Evaluator(Protocol):
     """A way of answering the question: a frozen value of options with one method."""
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The estimate, its interval and its diagnostics."""
         ...
 

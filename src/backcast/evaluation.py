@@ -114,7 +114,7 @@ def answer_with(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
         request = replace(request, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
     if isinstance(request.interval, Segments):
         return with_replay_summary(segmented_estimate(evaluator, request, request.interval), evaluator, request)
-    return with_replay_summary(evaluator.answer(request), evaluator, request)
+    return with_replay_summary(evaluator.estimate(request), evaluator, request)
 
 
 def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:

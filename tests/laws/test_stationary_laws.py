@@ -75,10 +75,10 @@ def scores(contexts: Any) -> Any:
 POLICY = FromScores(scores, epsilon=0.5)
 
 
-def answer(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> Any:
+def estimate(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> Any:
     if name == "MRDR":
         asked.pop("reward_model", None)
-    return ALL[name].answer(EvaluationRequest(log, policy, **asked))
+    return ALL[name].estimate(EvaluationRequest(log, policy, **asked))
 
 
 def value(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> float:
@@ -129,7 +129,7 @@ def test_without_a_model_the_robust_ones_are_their_plain_relatives(make_log: Mak
     for robust, plain in (("DR", "IPS"), ("SNDR", "SNIPS"), ("PessimisticDR", "ClippedIPS")):
         for model in (0.0, zero):
             assert value(robust, log, reward_model=model) == pytest.approx(value(plain, log), abs=1e-12)
-    assert SubGaussian(0.0).answer(EvaluationRequest(log, POLICY, reward_model=0.0)).value == pytest.approx(
+    assert SubGaussian(0.0).estimate(EvaluationRequest(log, POLICY, reward_model=0.0)).value == pytest.approx(
         value("IPS", log)
     )
 
@@ -138,14 +138,14 @@ def test_without_a_model_the_robust_ones_are_their_plain_relatives(make_log: Mak
 @given(seed=seeds)
 def test_without_a_threshold_the_shaped_ones_are_doubly_robust(make_log: MakeLog, seed: int) -> None:
     request = EvaluationRequest(make_log("dense", seed=seed), POLICY, seed=seed)
-    whole = DR().answer(request).value
+    whole = DR().estimate(request).value
     for loose in (SwitchDR(math.inf), ShrinkageDR(math.inf), PessimisticDR(math.inf), SubGaussian(0.0)):
-        assert loose.answer(request).value == pytest.approx(whole, abs=1e-12)
-    assert CAB(math.inf).answer(request).value == pytest.approx(IPS().answer(request).value, abs=1e-12)
+        assert loose.estimate(request).value == pytest.approx(whole, abs=1e-12)
+    assert CAB(math.inf).estimate(request).value == pytest.approx(IPS().estimate(request).value, abs=1e-12)
     # at the other end stands the direct method
     for strict in (SwitchDR(0.0), ShrinkageDR(0.0), PessimisticDR(0.0)):
-        direct = strict.answer(request).value
-        assert direct == pytest.approx(SwitchDR(0.0).answer(request).value, abs=1e-12)
+        direct = strict.estimate(request).value
+        assert direct == pytest.approx(SwitchDR(0.0).estimate(request).value, abs=1e-12)
 
 
 @every
@@ -338,7 +338,7 @@ def test_the_direct_method_needs_no_table_either() -> None:
 
 
 def answer_of(evaluator: Any, log: Log, policy: Any, model: Any) -> float:
-    return float(evaluator.answer(EvaluationRequest(log, policy, reward_model=model)).value)
+    return float(evaluator.estimate(EvaluationRequest(log, policy, reward_model=model)).value)
 
 
 def peak_memory(work: Any, n: int, n_actions: int) -> int:

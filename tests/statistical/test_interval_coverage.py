@@ -45,7 +45,7 @@ def hits(method: Any, weights: str, n: int, low: float, high: float, evaluator: 
         request = EvaluationRequest(
             one_log(weights, n, low, high, run), Fixed(POLICY), interval=method, level=LEVEL, seed=run, **asked
         )
-        found: Any = (evaluator or IPS()).answer(request).interval
+        found: Any = (evaluator or IPS()).estimate(request).interval
         count += found.low <= truth <= found.high
     return count
 
@@ -101,7 +101,7 @@ def test_finite_sample_intervals_cover_with_bounds_from_the_record(name: str, n:
     policy = Fixed(lambda contexts: softmax(contexts, -1.0))
     found: list[Any] = [
         IPS()
-        .answer(EvaluationRequest(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run))
+        .estimate(EvaluationRequest(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run))
         .interval
         for run in range(RUNS)
     ]
@@ -164,7 +164,7 @@ def test_a_confidence_sequence_holds_at_all_times_together() -> None:
         log = one_log("light", 400, 0.0, 1.0, run)
         looks = (
             IPS()
-            .answer(EvaluationRequest(log[:n], Fixed(POLICY), interval=Betting(2.0, tuned_for=400), level=LEVEL))
+            .estimate(EvaluationRequest(log[:n], Fixed(POLICY), interval=Betting(2.0, tuned_for=400), level=LEVEL))
             .interval
             for n in range(20, 401, 20)
         )

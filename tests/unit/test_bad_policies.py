@@ -30,10 +30,10 @@ class Says:
     """A learning policy that returns whatever it is told to."""
 
     def __init__(self, answer: Any, batch_size: Any = 1) -> None:
-        self.answer, self.batch_size = answer, batch_size
+        self.estimate, self.batch_size = answer, batch_size
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return self.answer(contexts) if callable(self.answer) else self.answer
+        return self.estimate(contexts) if callable(self.estimate) else self.estimate
 
     def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
         pass

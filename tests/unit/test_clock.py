@@ -158,7 +158,7 @@ def test_a_pool_takes_a_part_of_the_log_for_each_pass() -> None:
 LOG = LinearWorld(3, 4, logistic=True, logging="paper").log(600, np.random.default_rng(1))
 
 
-def answer(policy: Any, replicates: Any, n_jobs: int = 1, seed: int = 5, evaluator: Any = None) -> bc.Estimate:
+def estimate(policy: Any, replicates: Any, n_jobs: int = 1, seed: int = 5, evaluator: Any = None) -> bc.Estimate:
     return bc.evaluate(
         LOG,
         policy,

@@ -59,7 +59,7 @@ def random_log(n: int = 300, seed: int = 0, low: float = 0.0, high: float = 1.0,
 
 def interval(method: Any, log: Any = None, evaluator: Any = None, level: float = 0.95, **asked: Any) -> Any:
     request = EvaluationRequest(random_log() if log is None else log, POLICY, interval=method, level=level, **asked)
-    return (evaluator or IPS()).answer(request).interval
+    return (evaluator or IPS()).estimate(request).interval
 
 
 @every
@@ -150,7 +150,7 @@ def test_bounds_come_from_the_record_where_there_is_one() -> None:
     recorded = interval(Hoeffding(), random_log())
     assert recorded == interval(Hoeffding(largest_weight=4.0), random_log(logging=False))
     width = 4 * math.sqrt(math.log(2 / 0.05) / (2 * 300))
-    value = IPS().answer(EvaluationRequest(random_log(), POLICY)).value
+    value = IPS().estimate(EvaluationRequest(random_log(), POLICY)).value
     assert recorded.high == pytest.approx(min(1.0, value + width))
 
 
@@ -267,7 +267,7 @@ def test_far_out_is_the_limit_of_ever_heavier_events(seed: int) -> None:
 
 def test_cressie_read_gives_the_whole_range_where_nothing_is_known() -> None:
     log = Log(None, [1] * 20, [0.5] * 20, [0.5] * 20, n_actions=2, reward_range=(0, 1))
-    found = IPS().answer(EvaluationRequest(log, Fixed([0.999, 0.001]), interval=CressieRead())).interval
+    found = IPS().estimate(EvaluationRequest(log, Fixed([0.999, 0.001]), interval=CressieRead())).interval
     assert found is not None
     assert (found.low, found.high) == pytest.approx((0.0, 1.0), abs=0.01)
 
@@ -292,13 +292,13 @@ def test_the_bootstrap_fits_the_baseline_anew() -> None:
     log = random_log(40)
     sample: list[Sample] = []
     spy = SimpleNamespace(interval=lambda given, level: sample.append(given))
-    BaselineIPS().answer(EvaluationRequest(log, POLICY, interval=spy))
+    BaselineIPS().estimate(EvaluationRequest(log, POLICY, interval=spy))
     found = replicate_values(sample[0], group_sums(sample[0]), 100)
     times = np.random.default_rng((0, 1979)).multinomial(40, np.full(40, 1 / 40), size=64)
     for replicate in range(10):
         again = log[np.repeat(np.arange(40), times[replicate])]
         assert found[replicate] == pytest.approx(
-            BaselineIPS().answer(EvaluationRequest(again, POLICY)).value, abs=1e-12
+            BaselineIPS().estimate(EvaluationRequest(again, POLICY)).value, abs=1e-12
         )
 
 
@@ -330,7 +330,7 @@ def test_groups_stand_for_events_in_the_bootstrap() -> None:
 def test_thinning_keeps_the_share_it_should() -> None:
     log = random_log(8000)
     found = interval(ClopperPearson(), log, level=0.5)
-    value = IPS().answer(EvaluationRequest(log, POLICY)).value
+    value = IPS().estimate(EvaluationRequest(log, POLICY)).value
     # 2,000 of 8,000 events are kept at a largest weight of 4
     assert found.high - found.low == pytest.approx(2 * 0.674 * math.sqrt(value * (1 - value) / 2000), rel=0.1)
 
@@ -389,6 +389,6 @@ def test_samples_without_events_serve_intervals_from_sums() -> None:
 
 def test_uniform_logging_of_the_uniform_policy_is_certain_of_the_weights() -> None:
     log = random_log().replace(_propensities=np.full(300, 1 / 3), _logging=None)
-    found = IPS().answer(EvaluationRequest(log, Uniform(), interval=Hoeffding(1.0))).interval
+    found = IPS().estimate(EvaluationRequest(log, Uniform(), interval=Hoeffding(1.0))).interval
     assert found is not None
     assert found.half_width == pytest.approx(math.sqrt(math.log(40) / 600))

@@ -62,7 +62,7 @@ def answers(path: Path, folder: Path | None, batch_rows: int, tell: Any = None) 
     found = {}
     for name, (policy, evaluator, options) in QUESTIONS.items():
         more = {} if tell is None else {"on_progress": tell}
-        one = evaluator.answer(
+        one = evaluator.estimate(
             EvaluationRequest(stream, policy, keep=keep, **options, **more).within(name.replace(" ", "-"))
         )
         curve = [] if one.curve is None else one.curve.value.tolist()
@@ -133,9 +133,9 @@ def test_no_more_than_a_part_is_done_again(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluator.answer(EvaluationRequest(stream, policy, keep=keep, on_progress=stop, **options))
+        evaluator.estimate(EvaluationRequest(stream, policy, keep=keep, on_progress=stop, **options))
     told.clear()
-    evaluator.answer(EvaluationRequest(stream, policy, keep=keep, on_progress=told.append, **options))
+    evaluator.estimate(EvaluationRequest(stream, policy, keep=keep, on_progress=told.append, **options))
     assert told[0] == 3_500  # what was kept
     assert sum(told) == ROWS
 
@@ -152,9 +152,9 @@ def test_a_policy_that_does_not_come_back_is_refused(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path / "log.parquet"), batch_rows=500, **WORDS)
     keep = open_checkpoint(tmp_path / "kept", {"log": stream.fingerprint()})
     request = EvaluationRequest(stream, Forgetful(), reward_model=0.5, keep=keep)
-    bc.DRns(q=0.1).answer(request)
+    bc.DRns(q=0.1).estimate(request)
     with pytest.raises(bc.OptionError, match=r"Forgetful did not come back .*remove the folder and start again"):
-        bc.DRns(q=0.1).answer(request)
+        bc.DRns(q=0.1).estimate(request)
 
 
 @pytest.mark.usefixtures("often")
@@ -162,10 +162,10 @@ def test_lost_lessons_are_missed(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path / "log.parquet"), batch_rows=500, **WORDS)
     keep = open_checkpoint(tmp_path / "kept", {"log": stream.fingerprint()})
     request = EvaluationRequest(stream, Leaning(), reward_model=0.5, keep=keep)
-    bc.DRns(q=0.1).answer(request)
+    bc.DRns(q=0.1).estimate(request)
     (tmp_path / "kept" / "lessons-2.piece").write_bytes(b"spoilt")
     with pytest.raises(bc.OptionError, match="lost what the policy was taught"):
-        bc.DRns(q=0.1).answer(request)
+        bc.DRns(q=0.1).estimate(request)
 
 
 def test_streams_are_known_by_their_files(tmp_path: Path) -> None:
@@ -186,7 +186,7 @@ def test_parts_that_are_not_files_cannot_be_kept(tmp_path: Path) -> None:
     parts = [bc.Log(None, [0, 1], [0.0, 1.0], [0.5, 0.5])] * 3
     keep = open_checkpoint(tmp_path / "kept", {"log": "-"})
     with pytest.raises(bc.OptionError, match="a pass over a list cannot be kept"):
-        bc.DRns(q=0.1).answer(EvaluationRequest(parts, bc.UCB1(), keep=keep))
+        bc.DRns(q=0.1).estimate(EvaluationRequest(parts, bc.UCB1(), keep=keep))
 
 
 class Wavering:
@@ -213,9 +213,9 @@ def test_sums_of_a_fixed_policy_are_kept_by_piece(tmp_path: Path, monkeypatch: p
         pieces[1].unlink()
         assert bc.evaluate(stream, policy, evaluator, checkpoint=folder).value == one.value
     request = EvaluationRequest(stream, policy, reward_model=Wavering(), keep=open_checkpoint(tmp_path / "kept", {}))
-    bc.DR().answer(request)
+    bc.DR().estimate(request)
     with pytest.raises(bc.OptionError, match=r"Wavering came out differently"):
-        bc.DR().answer(request)
+        bc.DR().estimate(request)
 
 
 def test_parts_are_kept_one_by_one(tmp_path: Path) -> None:

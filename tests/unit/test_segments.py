@@ -166,7 +166,7 @@ class Mean:
 
     name = "Mean"
 
-    def answer(self, request: EvaluationRequest) -> bc.Estimate:
+    def estimate(self, request: EvaluationRequest) -> bc.Estimate:
         log = request.log
         facts = Odd(len(log), "calm", float(log.rewards[0]))
         return bc.Estimate(float(log.rewards.mean()), math.nan, None, facts, request.policy_name, self.name)

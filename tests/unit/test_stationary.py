@@ -68,7 +68,7 @@ TABLE = table_log()
 @every
 @pytest.mark.parametrize(("policy", "truth"), [([1.0] + [0.0] * 9, 0.6), ([0.55] + [0.05] * 9, 0.42)])
 def test_the_regression_table(evaluator: Any, policy: list[float], truth: float) -> None:
-    found = evaluator.answer(EvaluationRequest(TABLE, Fixed(policy)))
+    found = evaluator.estimate(EvaluationRequest(TABLE, Fixed(policy)))
     # 4 standard errors: odds of 6e-5 each, 2e-3 for all 24 (the seed is fixed)
     assert abs(found.value - truth) < 4 * found.std_error
     assert found.interval.low < found.value < found.interval.high
@@ -88,7 +88,7 @@ def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
     )
     policy = [[0.9, 0.1], [0.2, 0.8], [0.5, 0.5]]
     answers = [
-        evaluator.answer(EvaluationRequest(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
+        evaluator.estimate(EvaluationRequest(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
         for run in range(60)
     ]
     values = np.array([found.value for found in answers])
@@ -109,7 +109,7 @@ def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
         return scores / scores.sum(axis=1, keepdims=True)
 
     truth = world.value(Fixed(policy), 200_000, np.random.default_rng(7))
-    found = evaluator.answer(EvaluationRequest(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
+    found = evaluator.estimate(EvaluationRequest(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
     # odds of a false alarm 6e-5 each; the seed is fixed
     assert abs(found.value - truth.value) < 4 * math.hypot(found.std_error, truth.std_error)
 
@@ -119,15 +119,15 @@ def test_a_good_model_takes_variance_away() -> None:
     log = world.log(4000, np.random.default_rng(0))
     policy = Fixed([0.7, 0.1, 0.1, 0.1])
     assert (
-        DR().answer(EvaluationRequest(log, policy)).std_error
-        < 0.6 * IPS().answer(EvaluationRequest(log, policy)).std_error
+        DR().estimate(EvaluationRequest(log, policy)).std_error
+        < 0.6 * IPS().estimate(EvaluationRequest(log, policy)).std_error
     )
 
 
 def test_evaluators_satisfy_the_protocol_and_name_themselves() -> None:
     for evaluator in EVERY:
         assert isinstance(evaluator, Evaluator)
-        assert evaluator.answer(EvaluationRequest(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
+        assert evaluator.estimate(EvaluationRequest(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
 
 
 class Stream:
@@ -145,8 +145,8 @@ class Stream:
 def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "HEAD", 1000)
     log = TABLE[:5000]
-    found = DR().answer(EvaluationRequest(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
-    by_hand = DR().answer(
+    found = DR().estimate(EvaluationRequest(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
+    by_hand = DR().estimate(
         EvaluationRequest(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
     )
     assert found.value == pytest.approx(by_hand.value, rel=1e-12)
@@ -156,14 +156,14 @@ def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.M
 
 def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:
     log, policy = TABLE[:3000], Fixed([0.55] + [0.05] * 9)
-    streamed, whole = (DR().answer(EvaluationRequest(source, policy, seed=4)) for source in (Stream(log, 700), log))
+    streamed, whole = (DR().estimate(EvaluationRequest(source, policy, seed=4)) for source in (Stream(log, 700), log))
     assert streamed.value == pytest.approx(whole.value, rel=1e-12)
     assert streamed.diagnostics.events == 3000
 
 
 def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
     stream = Stream(TABLE[:2000], 300)
-    SNIPS().answer(EvaluationRequest(stream, Uniform()))
+    SNIPS().estimate(EvaluationRequest(stream, Uniform()))
     # one pass for the sums, and one look at the first part for what the log declares
     assert stream.passes == 2
 
@@ -171,12 +171,12 @@ def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
 def test_progress_is_told_once_for_every_event() -> None:
     for source in (TABLE[:2000], Stream(TABLE[:2000], 300)):
         told: list[int] = []
-        ClippedIPS().answer(EvaluationRequest(source, Uniform(), on_progress=told.append))
+        ClippedIPS().estimate(EvaluationRequest(source, Uniform(), on_progress=told.append))
         assert sum(told) == 2000
 
 
 def test_a_split_model_leaves_its_events_out() -> None:
-    found = DR().answer(EvaluationRequest(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
+    found = DR().estimate(EvaluationRequest(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
     assert found.diagnostics.events == 750
 
 
@@ -204,14 +204,14 @@ def test_tuning_beats_no_tuning_where_weights_are_heavy_and_the_model_is_right(e
     for seed in range(30):
         log, truth = heavy_log(500, seed)
         request = EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=Constant(), seed=seed)
-        errors.append([evaluator.answer(request).value - truth, DR().answer(request).value - truth])
+        errors.append([evaluator.estimate(request).value - truth, DR().estimate(request).value - truth])
     tuned, untuned = np.sqrt(np.mean(np.square(errors), axis=0))
     assert tuned < 0.7 * untuned
 
 
 def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
     log, _ = heavy_log(5000, 1)
-    found = ClippedIPS(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.5, 0.5])))
+    found = ClippedIPS(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.5, 0.5])))
     assert found.settings["threshold"] == 2.0
     assert any("bias" in note for note in found.notes)
     assert found.interval is not None
@@ -223,7 +223,7 @@ def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> Non
     """With SWITCH at 0 the model alone would speak, and claim a tiny error."""
     request = EvaluationRequest(TABLE, Fixed([0.55] + [0.05] * 9))
     plain: Any = IPS() if isinstance(evaluator, ClippedIPS | CAB) else DR()
-    untuned, tuned = plain.answer(request), evaluator.answer(request)
+    untuned, tuned = plain.estimate(request), evaluator.estimate(request)
     assert tuned.settings["tuned"]
     assert tuned.std_error == pytest.approx(untuned.std_error)
     assert tuned.interval.low <= tuned.value <= tuned.interval.high
@@ -233,15 +233,15 @@ def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> Non
 
 def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:
     log, _ = heavy_log(5000, 1)
-    poor = IPS().answer(EvaluationRequest(log, Fixed([0.0, 1.0])))
+    poor = IPS().estimate(EvaluationRequest(log, Fixed([0.0, 1.0])))
     assert any("hardly overlap" in note for note in poor.notes)
     wrong = TABLE.replace(_propensities=np.full(len(TABLE), 0.2), _logging=None)
-    assert any("average 0.5" in note for note in IPS().answer(EvaluationRequest(wrong, Uniform())).notes)
+    assert any("average 0.5" in note for note in IPS().estimate(EvaluationRequest(wrong, Uniform())).notes)
 
 
 def test_estimated_propensities_are_carried_along() -> None:
     log = TABLE[:100].replace(propensities_estimated=True)
-    assert IPS().answer(EvaluationRequest(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
+    assert IPS().estimate(EvaluationRequest(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
 
 
 def test_mrdr_fits_what_the_policy_does() -> None:
@@ -256,21 +256,21 @@ def test_mrdr_fits_what_the_policy_does() -> None:
 
 def test_mrdr_takes_an_estimator_and_refuses_a_model() -> None:
     for model in (None, Ridge(), PerAction(Ridge())):
-        assert np.isfinite(MRDR().answer(EvaluationRequest(TABLE[:200], Uniform(), reward_model=model)).value)
+        assert np.isfinite(MRDR().estimate(EvaluationRequest(TABLE[:200], Uniform(), reward_model=model)).value)
     with pytest.raises(OptionError, match="MRDR fits its own reward model and was given Joint"):
-        MRDR().answer(EvaluationRequest(TABLE[:200], Uniform(), reward_model=Joint()))
+        MRDR().estimate(EvaluationRequest(TABLE[:200], Uniform(), reward_model=Joint()))
 
 
 def test_cab_needs_the_whole_record() -> None:
     log = TABLE[:50].replace(_logging=None)
     with pytest.raises(EvaluationError, match="PessimisticDR"):
-        CAB().answer(EvaluationRequest(log, Uniform()))
+        CAB().estimate(EvaluationRequest(log, Uniform()))
 
 
 def test_cab_believes_the_model_where_the_logger_never_goes() -> None:
     logging = np.tile([1.0, 0.0], (10, 1))
     log = Log(None, [0] * 10, [0.5] * 10, [1.0] * 10, n_actions=2, logging_probabilities=logging)
-    found = CAB(math.inf).answer(EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
+    found = CAB(math.inf).estimate(EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
     # half of the mass at the reward seen, half at the model's 1
     assert found.value == pytest.approx(0.75)
 
@@ -291,13 +291,13 @@ class Liar:
     """A policy whose probabilities of single actions are no probabilities."""
 
     def __init__(self, answer: Any) -> None:
-        self.answer = answer
+        self.estimate = answer
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
         raise AssertionError
 
     def probability_of(self, contexts: Any, actions: Any) -> Any:
-        return self.answer
+        return self.estimate
 
 
 @pytest.mark.parametrize(
@@ -310,15 +310,15 @@ class Liar:
 )
 def test_a_policy_that_breaks_the_short_contract_is_told(answer: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
-        IPS().answer(EvaluationRequest(TABLE[:3], Liar(answer)))
+        IPS().estimate(EvaluationRequest(TABLE[:3], Liar(answer)))
 
 
 def test_options_of_the_interval_are_checked() -> None:
     for wrong in ("wide", Normal):
         with pytest.raises(OptionError, match=r"interval is .*give an interval for fixed policies"):
-            IPS().answer(EvaluationRequest(TABLE[:10], Uniform(), interval=wrong))
+            IPS().estimate(EvaluationRequest(TABLE[:10], Uniform(), interval=wrong))
     with pytest.raises(OptionError, match=r"level is 1\.5"):
-        IPS().answer(EvaluationRequest(TABLE[:10], Uniform(), level=1.5))
+        IPS().estimate(EvaluationRequest(TABLE[:10], Uniform(), level=1.5))
 
 
 def test_default_intervals_follow_the_declared_range() -> None:
@@ -330,7 +330,7 @@ def test_default_intervals_follow_the_declared_range() -> None:
 
 
 def _method(evaluator: Any, request: EvaluationRequest) -> str:
-    interval = evaluator.answer(request).interval
+    interval = evaluator.estimate(request).interval
     return str(interval.method)
 
 
@@ -341,16 +341,16 @@ def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest
 
     monkeypatch.setattr(predicting, "HEAD", 100)
     with pytest.raises(EvaluationError, match="Oracle cannot be kept honest over a stream"):
-        DR().answer(EvaluationRequest(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
+        DR().estimate(EvaluationRequest(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
 
 
 @pytest.mark.parametrize("evaluator", [IPS(), DR(), CAB()])
 def test_a_log_that_can_be_read_only_once_is_refused(evaluator: Any) -> None:
     with pytest.raises(EvaluationError, match="read only once"):
-        evaluator.answer(EvaluationRequest(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
+        evaluator.estimate(EvaluationRequest(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
 
 
 def test_self_evaluation_from_the_record() -> None:
-    found = IPS().answer(EvaluationRequest(TABLE, Logged()))
+    found = IPS().estimate(EvaluationRequest(TABLE, Logged()))
     assert found.value == pytest.approx(TABLE.rewards.mean(), abs=1e-12)
     assert found.diagnostics.to_dict()["effective_sample_size"] == pytest.approx(len(TABLE))

@@ -88,7 +88,7 @@ def _covers(found: Any, known: float) -> bool:
 
 def test_the_mean_is_snips() -> None:
     log = normal_log(500, 3)
-    found, snips = reward_distribution(log, POLICY).mean(), SNIPS().answer(EvaluationRequest(log, POLICY))
+    found, snips = reward_distribution(log, POLICY).mean(), SNIPS().estimate(EvaluationRequest(log, POLICY))
     assert found.value == pytest.approx(snips.value, rel=1e-12)
     # SNIPS divides by n - 1 where the weighted sum divides by n
     assert found.std_error == pytest.approx(snips.std_error, rel=5e-3)
@@ -127,8 +127,8 @@ def test_evaluators_ask_the_law() -> None:
     log = normal_log(500, 2)
     law = reward_distribution(log, POLICY, level=0.9)
     request = EvaluationRequest(log, POLICY, level=0.9)
-    assert RewardQuantile(0.25).answer(request).to_dict() == law.quantile(0.25).to_dict()
-    assert CVaR(0.2, "high").answer(request).to_dict() == law.cvar(0.2, "high").to_dict()
+    assert RewardQuantile(0.25).estimate(request).to_dict() == law.quantile(0.25).to_dict()
+    assert CVaR(0.2, "high").estimate(request).to_dict() == law.cvar(0.2, "high").to_dict()
 
 
 def test_the_whole_share_is_the_mean() -> None:

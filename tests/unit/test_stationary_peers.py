@@ -52,19 +52,19 @@ def test_golden_numbers_say_where_they_come_from() -> None:
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", PEERS)
 def test_agrees_with_obp(name: str, case: int) -> None:
-    assert PEERS[name].answer(request(case)).value == pytest.approx(OBP["cases"][case][name], rel=1e-9)
+    assert PEERS[name].estimate(request(case)).value == pytest.approx(OBP["cases"][case][name], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
 def test_sub_gaussian_without_a_model_agrees_with_obp(case: int) -> None:
-    found = SubGaussian(SHARE).answer(request(case, reward_model=0.0)).value
+    found = SubGaussian(SHARE).estimate(request(case, reward_model=0.0)).value
     assert found == pytest.approx(OBP["cases"][case]["SubGaussianIPS"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
 @pytest.mark.parametrize("name", ["IPS", "SNIPS"])
 def test_values_agree_with_vw_estimators(name: str, case: int) -> None:
-    assert PEERS[name].answer(request(case)).value == pytest.approx(VW["cases"][case][name], rel=1e-9)
+    assert PEERS[name].estimate(request(case)).value == pytest.approx(VW["cases"][case][name], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -77,7 +77,7 @@ def test_values_agree_with_vw_estimators(name: str, case: int) -> None:
     ],
 )
 def test_intervals_agree_with_vw_estimators(name: str, interval: Any, case: int) -> None:
-    found = IPS().answer(request(case, interval=interval, level=0.9)).interval
+    found = IPS().estimate(request(case, interval=interval, level=0.9)).interval
     assert found is not None
     assert [found.low, found.high] == pytest.approx(VW["cases"][case][name], rel=1e-9, abs=1e-9)
 

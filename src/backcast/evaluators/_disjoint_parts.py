@@ -306,7 +306,7 @@ def segmented_estimate(evaluator: Evaluator, request: EvaluationRequest, segment
     joined = _joined([Estimate.from_dict(result) for result in found.results], request, notes)
     if not request.in_memory:
         return joined
-    return replace(joined, _progressive=lambda: evaluator.answer(asked).progressive_policy())
+    return replace(joined, _progressive=lambda: evaluator.estimate(asked).progressive_policy())
 
 
 def _joined(found: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
@@ -354,6 +354,6 @@ def _one_segment(
     log = request.log
     segment = log[start:end] if isinstance(log, Log) else log.between(start, end)
     try:
-        return evaluator.answer(replace(request, log=segment, seed=request.seed + 1 + number)).to_dict()
+        return evaluator.estimate(replace(request, log=segment, seed=request.seed + 1 + number)).to_dict()
     except HorizonNotReached as failure:
         raise HorizonNotReached(f"segment {number} of {count}: {failure}; or use fewer segments") from None

@@ -186,7 +186,7 @@ def check_threshold(threshold: Threshold, high: float = math.inf) -> None:
         raise OptionError(f"threshold is {threshold!r}; give a number >= 0{upper}, or 'auto'")
 
 
-def answer_shaped(
+def estimate_with_transform(
     name: str, family: Family, threshold: Threshold, request: EvaluationRequest, *, model: bool
 ) -> Estimate:
     """The estimate with weights of this family, at the threshold given or chosen by SLOPE++."""

@@ -94,7 +94,7 @@ class Method:
         return (0.0, 0.0), (low, high)
 
 
-def answer_by(method: Method, request: EvaluationRequest) -> Estimate:
+def weighted_estimate(method: Method, request: EvaluationRequest) -> Estimate:
     """Weigh the question's events and estimate."""
     require_fixed_policy(request.policy, method.name)
     return estimate_from(method, request, weigh(request, model=method.model))

@@ -153,7 +153,7 @@ class ClockReplay:
         exhausted, rounds = np.sum([(outcome.certificate, outcome.rounds) for outcome in outcomes], axis=0)
         return bool(exhausted <= EXHAUSTED_SHARE * rounds)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Value from passes over the whole log, error from subsets of groups; of a stream both from its parts."""
         if not request.in_memory:
             return partwise(self, request, [request.policy]).estimate(0, self.name, request)

@@ -41,7 +41,7 @@ class DM:
         """How results call it."""
         return "DM"
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the model alone."""
         if is_learning(request.policy) and not request.in_memory:
             raise EvaluationError(

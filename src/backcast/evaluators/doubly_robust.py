@@ -20,12 +20,12 @@ from backcast.evaluators._weight_transforms import (
     SUB_GAUSSIAN,
     SWITCH,
     Threshold,
-    answer_shaped,
     check_threshold,
     chosen,
+    estimate_with_transform,
     with_choice,
 )
-from backcast.evaluators._weighted_estimate import Method, answer_by, estimate_from, moments_of
+from backcast.evaluators._weighted_estimate import Method, estimate_from, moments_of, weighted_estimate
 from backcast.evaluators._weighted_events import Recipe, Weighed, WeighedLog, beyond, bounds, weigh_staged
 from backcast.evaluators.importance_weighting import self_normalised
 from backcast.log import Log
@@ -46,15 +46,15 @@ class DR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 0.5], propensities=[0.5, 0.5])
-    >>> DR().answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> DR().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.875
 
     By hand: the model says 0.5 throughout; the only surprise is 0.5 at weight 1.5: 0.5 + 0.75 / 2.
     """
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the weighted surprises."""
-        return answer_by(Method("DR", model=True), request)
+        return weighted_estimate(Method("DR", model=True), request)
 
 
 @dataclass(frozen=True)
@@ -66,15 +66,15 @@ class SNDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 0.5], propensities=[0.5, 0.5])
-    >>> SNDR().answer(EvaluationRequest(log, Fixed([1.0]), reward_model=0.5)).value
+    >>> SNDR().estimate(EvaluationRequest(log, Fixed([1.0]), reward_model=0.5)).value
     0.75
 
     By hand: 0.5 from the model, and the surprises 0.5 and 0 average 0.25.
     """
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the normalised surprises."""
-        return answer_by(Method("SNDR", model=True, form=self_normalised), request)
+        return weighted_estimate(Method("SNDR", model=True, form=self_normalised), request)
 
 
 @dataclass(frozen=True)
@@ -94,7 +94,7 @@ class SwitchDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 1], propensities=[0.25, 0.5])
-    >>> SwitchDR(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> SwitchDR(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.625
 
     By hand: the weight 3 is switched off; 0.5 from the model and 0.5 * 0.5 / 2 from the other event.
@@ -105,9 +105,9 @@ class SwitchDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected where the weights are moderate."""
-        return answer_shaped("SwitchDR", SWITCH, self.threshold, request, model=True)
+        return estimate_with_transform("SwitchDR", SWITCH, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -124,7 +124,7 @@ class ShrinkageDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> ShrinkageDR(threshold=3.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> ShrinkageDR(threshold=3.0).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.875
 
     By hand: the weight 3 becomes 3 * 3 / (9 + 3) = 0.75; 0.5 + 0.75 * 0.5.
@@ -135,9 +135,9 @@ class ShrinkageDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with optimistically shrunken weights."""
-        return answer_shaped("ShrinkageDR", SHRINK, self.threshold, request, model=True)
+        return estimate_with_transform("ShrinkageDR", SHRINK, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -154,7 +154,7 @@ class PessimisticDR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> PessimisticDR(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.75)).value
+    >>> PessimisticDR(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.75)).value
     1.25
 
     By hand: the weight 3 becomes 2; 0.75 + 2 * 0.25.
@@ -165,9 +165,9 @@ class PessimisticDR:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with clipped weights."""
-        return answer_shaped("PessimisticDR", CLIP, self.threshold, request, model=True)
+        return estimate_with_transform("PessimisticDR", CLIP, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -186,7 +186,7 @@ class SubGaussian:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0], rewards=[1, 1], propensities=[0.25, 0.25], n_actions=2)
-    >>> SubGaussian(threshold=0.5).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
+    >>> SubGaussian(threshold=0.5).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     1.25
 
     By hand: the weight 3 becomes 3 / (0.5 + 1.5) = 1.5; 0.5 + 1.5 * 0.5.
@@ -197,9 +197,9 @@ class SubGaussian:
     def __post_init__(self) -> None:
         check_threshold(self.threshold, high=1.0)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected with weights of bounded growth."""
-        return answer_shaped("SubGaussian", SUB_GAUSSIAN, self.threshold, request, model=True)
+        return estimate_with_transform("SubGaussian", SUB_GAUSSIAN, self.threshold, request, model=True)
 
 
 @dataclass(frozen=True)
@@ -220,7 +220,7 @@ class CAB:
     --------
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0], rewards=[1], propensities=[0.25], logging_probabilities=[[0.25, 0.75]])
-    >>> CAB(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=[[0.5, 1.0]])).value
+    >>> CAB(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=[[0.5, 1.0]])).value
     2.125
 
     By hand: the weight 3 becomes 2, and the 0.75 - 2 * 0.25 left of action 0 earn 0.5 each.
@@ -231,7 +231,7 @@ class CAB:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The clipped average, filled up by the model."""
         require_fixed_policy(request.policy, "CAB")
         request, notes = with_fitted_model(request)
@@ -291,18 +291,18 @@ class MRDR:
     --------
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1] * 4, rewards=[0.5, 0.25] * 4, propensities=[0.5] * 8)
-    >>> MRDR().answer(EvaluationRequest(log, Fixed([1.0, 0.0]))).value
+    >>> MRDR().estimate(EvaluationRequest(log, Fixed([1.0, 0.0]))).value
     0.5
     """
 
     folds: int = 5
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """DR with the model fitted for this policy."""
         require_fixed_policy(request.policy, "MRDR")
         model = PerAction(_estimator(request.reward_model), weights=mrdr_weights(request.policy, request.seed))
         asked = replace(request, reward_model=CrossFit(model, self.folds))
-        return answer_by(Method("MRDR", model=True, settings={"folds": self.folds}), asked)
+        return weighted_estimate(Method("MRDR", model=True, settings={"folds": self.folds}), asked)
 
 
 def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:

@@ -117,7 +117,7 @@ class DRns:
         request = replace(request, log=rest)
         return request, steer(self.rule, request, self.c_max, carry=self.carry, warm_up=head)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
         if self.q == "auto":
             return tuned_estimate(self, request)
@@ -146,7 +146,7 @@ class WC:
         """The question as it is, with a fixed multiplier."""
         return request, steer(WorstCase(), request, 1.0, carry=False, warm_up=None)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
         if request.replicates is not None:
             return permuted_estimate(self, request)
@@ -163,7 +163,7 @@ def tuned_estimate(evaluator: DRns, request: EvaluationRequest) -> Estimate:
     found: list[tuple[float, Estimate]] = []
     for q in GRID:
         try:
-            found.append((q, replace(evaluator, q=q).answer(request.within(f"q-{q:g}"))))
+            found.append((q, replace(evaluator, q=q).estimate(request.within(f"q-{q:g}"))))
         except HorizonNotReached as failure:
             short = failure
         except StopEvaluation:

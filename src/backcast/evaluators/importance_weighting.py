@@ -6,8 +6,8 @@ from dataclasses import dataclass
 
 from backcast._request import EvaluationRequest
 from backcast.estimate import Estimate
-from backcast.evaluators._weight_transforms import CLIP, Threshold, answer_shaped, check_threshold
-from backcast.evaluators._weighted_estimate import Method, answer_by
+from backcast.evaluators._weight_transforms import CLIP, Threshold, check_threshold, estimate_with_transform
+from backcast.evaluators._weighted_estimate import Method, weighted_estimate
 from backcast.intervals._sample import TERM, WEIGHT, Controlled, Form, Moments, SelfNormalised, best_baseline
 
 
@@ -23,15 +23,15 @@ class IPS:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[1, 0.5, 0, 0], propensities=[0.5] * 4)
-    >>> IPS().answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> IPS().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     0.4375
 
     By hand: the weights are 1.5 and 0.5; (1.5 * 1 + 0.5 * 0.5) / 4.
     """
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The weighted average of the rewards."""
-        return answer_by(Method("IPS"), request)
+        return weighted_estimate(Method("IPS"), request)
 
 
 def self_normalised(moments: Moments) -> Form:
@@ -50,15 +50,15 @@ class SNIPS:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0, 0, 1], rewards=[1, 1, 0, 1], propensities=[0.5] * 4)
-    >>> SNIPS().answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> SNIPS().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     0.7
 
     By hand: the weights are 1.5 and 0.5; (1.5 + 1.5 + 0.5) / 5.
     """
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The average reward under normalised weights."""
-        return answer_by(Method("SNIPS", form=self_normalised), request)
+        return weighted_estimate(Method("SNIPS", form=self_normalised), request)
 
 
 @dataclass(frozen=True)
@@ -75,7 +75,7 @@ class ClippedIPS:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 1], propensities=[0.25, 0.75])
-    >>> ClippedIPS(threshold=2.0).answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> ClippedIPS(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     1.1666666666666667
 
     By hand: the weights 3 and 1/3 become 2 and 1/3.
@@ -86,9 +86,9 @@ class ClippedIPS:
     def __post_init__(self) -> None:
         check_threshold(self.threshold)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The average reward under clipped weights."""
-        return answer_shaped("ClippedIPS", CLIP, self.threshold, request, model=False)
+        return estimate_with_transform("ClippedIPS", CLIP, self.threshold, request, model=False)
 
 
 def controlled(moments: Moments) -> Controlled:
@@ -118,12 +118,12 @@ class BaselineIPS:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0, 1], rewards=[1, 1, 1], propensities=[0.5] * 3)
-    >>> BaselineIPS().answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> BaselineIPS().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     1.0
 
     By hand: IPS would say 3.5/3, but the weights are as much too large: 3.5/3 - 1 * (3.5/3 - 1).
     """
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The weighted average of the rewards, corrected for the weights' own error."""
-        return answer_by(Method("BaselineIPS", form=controlled), request)
+        return weighted_estimate(Method("BaselineIPS", form=controlled), request)

@@ -39,7 +39,7 @@ class RS:
         """No reward model, a fixed multiplier."""
         return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of accepted events."""
         request, steering = self.prepared(request)
         return accepted_estimate(request, simulate(request, steering), self.name)
@@ -73,7 +73,7 @@ class Replay:
                 )
         return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of matching events."""
         request, steering = self.prepared(request)
         return accepted_estimate(request, simulate(request, steering), self.name)

@@ -304,7 +304,7 @@ class RewardQuantile:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
-    >>> RewardQuantile(0.75).answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> RewardQuantile(0.75).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     2.0
     """
 
@@ -313,7 +313,7 @@ class RewardQuantile:
     def __post_init__(self) -> None:
         _check_share("q", self.q)
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The quantile, with Woodruff's interval."""
         return distribution_for(request).quantile(self.q)
 
@@ -327,7 +327,7 @@ class CVaR:
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[0, 1, 2, 3], propensities=[0.5] * 4)
-    >>> CVaR(0.5).answer(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
+    >>> CVaR(0.5).estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     0.25
     """
 
@@ -339,6 +339,6 @@ class CVaR:
         if self.tail not in ("low", "high"):
             raise OptionError(f"tail is {self.tail!r}; it must be 'low' or 'high'")
 
-    def answer(self, request: EvaluationRequest) -> Estimate:
+    def estimate(self, request: EvaluationRequest) -> Estimate:
         """The tail's mean, with a normal interval."""
         return distribution_for(request).cvar(self.share, self.tail)
