@@ -132,11 +132,11 @@ def _findings(part: Log, policy: Any, models: dict[str, Any], seed: int) -> dict
 
     return {
         "RS": simulated(RS(), case, none),
-        "IPS": answer(IPS(), None),
-        "DM": answer(DM(), Fitted(models["paper"])),
-        "DR": answer(DR(), Fitted(models["paper"])),
+        "IPS": estimate(IPS(), None),
+        "DM": estimate(DM(), Fitted(models["paper"])),
+        "DR": estimate(DR(), Fitted(models["paper"])),
         "DRns(q=0.1)": simulated(DRns(q=0.1, c_max=1.0), case, plain),
-        "DR, low variance": answer(DR(), Fitted(models["ours"])),
+        "DR, low variance": estimate(DR(), Fitted(models["ours"])),
     }
 
 

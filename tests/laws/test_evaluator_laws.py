@@ -23,7 +23,7 @@ from backcast.evaluators.acceptance import largest_multiplier
 def exported(home: Any) -> dict[str, Any]:
     """Evaluators among the public names of a module, with their default options."""
     found = {name: getattr(home, name) for name in home.__all__}
-    return {name: item() for name, item in found.items() if isinstance(item, type) and hasattr(item, "answer")}
+    return {name: item() for name, item in found.items() if isinstance(item, type) and hasattr(item, "estimate")}
 
 
 EVALUATORS = exported(bc) | exported(stationary)

@@ -82,7 +82,7 @@ def estimate(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> Any:
 
 
 def value(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> float:
-    return float(answer(name, log, policy, **asked).value)
+    return float(estimate(name, log, policy, **asked).value)
 
 
 def with_rewards(log: Log, rewards: Any, reward_range: tuple[float, float] | None = None) -> Log:
@@ -154,7 +154,7 @@ def test_without_a_threshold_the_shaped_ones_are_doubly_robust(make_log: MakeLog
 def test_rescaled_rewards_rescale_the_value(name: str, make_log: MakeLog, seed: int, scale: float) -> None:
     log = make_log("dense", seed=seed)
     found, rescaled = (
-        answer(name, with_rewards(log, factor * log.rewards, (0.0, factor)), seed=seed) for factor in (1.0, scale)
+        estimate(name, with_rewards(log, factor * log.rewards, (0.0, factor)), seed=seed) for factor in (1.0, scale)
     )
     assert rescaled.value == pytest.approx(scale * found.value, rel=1e-9)
     assert rescaled.std_error == pytest.approx(scale * found.std_error, rel=1e-6)
@@ -195,7 +195,7 @@ def test_the_same_seed_gives_the_same_answer_and_nothing_is_touched(name: str, l
     policy = FromScores(scores, epsilon=0.5)
     columns: list[Any] = [log.actions.copy(), log.rewards.copy(), log.propensities.copy(), copy.deepcopy(log.contexts)]
     state = copy.copy(vars(policy))
-    first, second = answer(name, log, policy, seed=11), answer(name, log, policy, seed=11)
+    first, second = estimate(name, log, policy, seed=11), estimate(name, log, policy, seed=11)
     assert first.to_dict() == second.to_dict()
     assert vars(policy) == state
     for before, after in zip(columns, (log.actions, log.rewards, log.propensities, log.contexts), strict=True):
@@ -205,7 +205,7 @@ def test_the_same_seed_gives_the_same_answer_and_nothing_is_touched(name: str, l
 @every
 def test_a_learning_policy_is_refused(name: str, make_log: MakeLog) -> None:
     with pytest.raises(NeedsStationaryPolicy, match="learns as it goes"):
-        answer(name, make_log("dense"), EpsilonGreedy(0.1))
+        estimate(name, make_log("dense"), EpsilonGreedy(0.1))
 
 
 @every
@@ -213,7 +213,7 @@ def test_a_log_that_says_nothing_of_the_policy_is_refused(name: str) -> None:
     logging = np.tile([0.5, 0.5, 0.0], (4, 1))
     log = Log(None, [0, 1, 0, 1], [1, 0, 1, 0], [0.5] * 4, n_actions=3, logging_probabilities=logging)
     with pytest.raises(EvaluationError, match="probability 0"):
-        answer(name, log, Fixed([0.0, 0.0, 1.0]))
+        estimate(name, log, Fixed([0.0, 0.0, 1.0]))
 
 
 class Parts:
@@ -236,7 +236,7 @@ STREAMED = [name for name in ALL if name != "MRDR"]
 def test_a_stream_gives_the_answer_of_the_log(name: str, make_log: MakeLog, seed: int, cuts: list[int]) -> None:
     log = make_log("dense", seed=seed)
     table = np.random.default_rng(seed).random((len(log), log.n_actions))
-    whole, streamed = (answer(name, part, reward_model=table) for part in (log, Parts(log, cuts)))
+    whole, streamed = (estimate(name, part, reward_model=table) for part in (log, Parts(log, cuts)))
     assert streamed.value == pytest.approx(whole.value, rel=1e-9)
     assert streamed.std_error == pytest.approx(whole.std_error, rel=1e-6)
     assert streamed.interval.low == pytest.approx(whole.interval.low, rel=1e-6, abs=1e-9)
@@ -325,8 +325,8 @@ def many_actions(n: int, n_actions: int, rng: np.random.Generator) -> Log:
 @pytest.mark.parametrize("name", [name for name in ALL if not name.startswith(("CAB", "MRDR"))])
 def test_a_policy_that_answers_for_single_actions_is_never_asked_for_all(name: str) -> None:
     log = many_actions(200, 50, np.random.default_rng(0))
-    by_table = answer(name, log, Fixed(Sparse(50).probabilities), reward_model=Sloping(50))
-    single = answer(name, log, Sparse(50, tables=False), reward_model=Sloping(50, tables=False))
+    by_table = estimate(name, log, Fixed(Sparse(50).probabilities), reward_model=Sloping(50))
+    single = estimate(name, log, Sparse(50, tables=False), reward_model=Sloping(50, tables=False))
     assert single.value == pytest.approx(by_table.value, rel=1e-12)
     assert single.std_error == pytest.approx(by_table.std_error, rel=1e-9)
 
@@ -387,7 +387,7 @@ def test_the_doctor_asks_for_single_actions_too() -> None:
 @every
 def test_one_event_gives_a_value_and_no_interval(name: str) -> None:
     log = Log([[1.0, 0.0]], [0], [0.5], [0.5], n_actions=3, logging_probabilities=[[0.5, 0.25, 0.25]])
-    found = answer(name, log, reward_model=Constant(0.25))
+    found = estimate(name, log, reward_model=Constant(0.25))
     assert np.isfinite(found.value)
     assert math.isnan(found.std_error)
     assert found.interval is None

@@ -483,7 +483,7 @@ class TestSpecs:
     def test_every_evaluator_and_interval_has_a_name(self) -> None:
         everything = {name: getattr(bc, name) for name in bc.__all__}
         classes = {name: thing for name, thing in everything.items() if isinstance(thing, type)}
-        evaluators = {name for name, thing in classes.items() if hasattr(thing, "answer")}
+        evaluators = {name for name, thing in classes.items() if hasattr(thing, "estimate")}
         assert evaluators == set(EVALUATORS.names.values())
         homes = {name for name, thing in classes.items() if thing.__module__.startswith("backcast.intervals.")}
         assert homes == set(INTERVALS.names.values())

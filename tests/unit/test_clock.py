@@ -175,9 +175,9 @@ def estimate(policy: Any, replicates: Any, n_jobs: int = 1, seed: int = 5, evalu
 @pytest.mark.parametrize("evaluator", [bc.ClockReplay(), bc.DRns(q=0.05, carry=True, warm_up=50)])
 def test_the_answer_does_not_depend_on_the_number_of_threads(replicates: Any, evaluator: Any) -> None:
     policy = bc.EpsilonGreedy(0.2)
-    one, two = (answer(policy, replicates, n_jobs, evaluator=evaluator).to_dict() for n_jobs in (1, 2))
+    one, two = (estimate(policy, replicates, n_jobs, evaluator=evaluator).to_dict() for n_jobs in (1, 2))
     assert one == two
-    assert answer(policy, replicates, seed=6, evaluator=evaluator).value != one["value"]
+    assert estimate(policy, replicates, seed=6, evaluator=evaluator).value != one["value"]
 
 
 class Counting:
@@ -196,12 +196,12 @@ class Counting:
 
 
 def test_the_answer_does_not_depend_on_the_number_of_processes() -> None:
-    one, two = (answer(Counting(), 60, n_jobs).to_dict() for n_jobs in (1, 2))
+    one, two = (estimate(Counting(), 60, n_jobs).to_dict() for n_jobs in (1, 2))
     assert one == two
 
 
 def test_monte_carlo_error_is_reported_apart() -> None:
-    few, many = (answer(bc.EpsilonGreedy(0.2), replicates) for replicates in (60, 320))
+    few, many = (estimate(bc.EpsilonGreedy(0.2), replicates) for replicates in (60, 320))
     for found in (few, many):
         facts = found.diagnostics.to_dict()
         assert found.std_error == pytest.approx(math.hypot(facts["sampling_error"], facts["monte_carlo_error"]))
@@ -210,12 +210,12 @@ def test_monte_carlo_error_is_reported_apart() -> None:
 
 
 def test_auto_leaves_little_monte_carlo_error() -> None:
-    facts = answer(bc.EpsilonGreedy(0.2), "auto").diagnostics.to_dict()
+    facts = estimate(bc.EpsilonGreedy(0.2), "auto").diagnostics.to_dict()
     assert facts["monte_carlo_error"] ** 2 <= 0.1 * facts["sampling_error"] ** 2
 
 
 def test_the_spread_over_passes_is_never_offered_as_a_standard_error() -> None:
-    found = answer(bc.EpsilonGreedy(0.2), None)
+    found = estimate(bc.EpsilonGreedy(0.2), None)
     facts = found.diagnostics.to_dict()
     assert math.isnan(found.std_error)
     assert found.interval is None
@@ -226,7 +226,7 @@ def test_the_spread_over_passes_is_never_offered_as_a_standard_error() -> None:
 
 
 def test_the_interval_says_what_it_is() -> None:
-    found = answer(bc.EpsilonGreedy(0.2), 60)
+    found = estimate(bc.EpsilonGreedy(0.2), 60)
     assert found.interval is not None
     assert (found.interval.method, found.interval.assumption) == ("group jackknife", "independent")
     assert found.interval.estimand.startswith("V_T(pi)")
@@ -250,7 +250,7 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
 @pytest.mark.parametrize(("replicates", "message"), [("often", "give a number, 'auto' or None"), (59, "at least 60")])
 def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str) -> None:
     with pytest.raises(bc.OptionError, match=message):
-        answer(bc.UCB1(), replicates)
+        estimate(bc.UCB1(), replicates)
 
 
 def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
