@@ -128,10 +128,10 @@ def simulated(evaluator: Any, case: Case, predicted: FloatArray) -> Found:
     history: an estimate of the policy's first rounds alone.
     """
     request = EvaluationRequest(case.log, case.policy, horizon=case.horizon, seed=case.seed)
-    _, steering = evaluator.prepared(request)
+    _, schedule = evaluator.plan_replay(request)
     streams = RandomStreams.of(case.seed)
     bounds, n = case.log.reward_bounds, len(case.log)
-    run = Run(case.policy, steering, bounds, streams.policy, horizon=case.horizon, length=n, keep_order=False)
+    run = Run(case.policy, schedule, bounds, streams.policy, horizon=case.horizon, length=n, keep_order=False)
     run.feed(case.log, predicted, streams.acceptance.random(n))
     histories = run.close()
     complete = [history for history in histories if history.complete]

@@ -81,8 +81,8 @@ class Monitor:
                 "the interval needs a bound that holds"
             )
         if self._run is None:
-            _, steering = self._evaluator.prepared(EvaluationRequest(log, self._policy))
-            self._run = Run(self._policy, steering, self._range, self._streams.policy, keep_order=False)
+            _, schedule = self._evaluator.plan_replay(EvaluationRequest(log, self._policy))
+            self._run = Run(self._policy, schedule, self._range, self._streams.policy, keep_order=False)
         mean = self._total / self._events if self._events else sum(self._range) / 2
         self._run.feed(log, np.full((1, log.n_actions), mean), self._streams.acceptance.random(len(log)))
         self._total += float(log.rewards.sum())
@@ -101,7 +101,7 @@ class Monitor:
             self._range,
             self._smallest,
             bound_known=True,  # it was declared
-            c_max=self._run.steering.c_max,
+            c_max=self._run.schedule.c_max,
             propensities_estimated=self._estimated,
         )
         request = EvaluationRequest(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._engine.replay import Run, Steering
+from backcast._engine.replay import MultiplierSchedule, Run
 from backcast._engine.replay_loop import TraceArrays
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import OptionError
@@ -20,7 +20,7 @@ from backcast.log import Log
 class Traceable(Protocol):
     """An evaluator that goes through the log in order."""
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """The events to run on, and how the multiplier moves."""
         ...
 
@@ -140,18 +140,23 @@ def trace(
         return traced
     if not hasattr(evaluator, "prepared"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
-    request, steering = evaluator.prepared(EvaluationRequest(log, policy, horizon=horizon, seed=seed))
+    request, schedule = evaluator.plan_replay(EvaluationRequest(log, policy, horizon=horizon, seed=seed))
     if uniforms is None:
         # events set aside take no draw, as in evaluate with the same seed
         draws = np.roll(draws, n - len(request.log))
-    return _trace_run(request, steering, n, table, draws, streams)
+    return _trace_run(request, schedule, n, table, draws, streams)
 
 
 def _trace_run(
-    request: EvaluationRequest, steering: Steering, n: int, table: FloatArray, draws: FloatArray, streams: RandomStreams
+    request: EvaluationRequest,
+    schedule: MultiplierSchedule,
+    n: int,
+    table: FloatArray,
+    draws: FloatArray,
+    streams: RandomStreams,
 ) -> Trace:
     log, skipped = request.log, n - len(request.log)
-    run = Run(request.policy, steering, log.reward_bounds, streams.policy, horizon=request.horizon, length=len(log))
+    run = Run(request.policy, schedule, log.reward_bounds, streams.policy, horizon=request.horizon, length=len(log))
     arrays = TraceArrays.of_length(len(log))
     run.feed(log, table if len(table) == 1 else table[skipped:], draws[skipped:], arrays)
     # events set aside for warm-up or calibration count for nothing

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import backcast as bc
-from backcast._engine.replay import Run, Steering
+from backcast._engine.replay import MultiplierSchedule, Run
 from backcast._engine.replay_loop import TraceArrays
 from backcast._kernels.contexts import add_scores
 from backcast._request import EvaluationRequest
@@ -218,10 +218,10 @@ class Outcome(NamedTuple):
     curve: bytes
 
 
-def outcome(log: bc.Log, policy: Any, steering: Steering, parts: list[slice], **options: Any) -> Outcome:
+def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[slice], **options: Any) -> Outcome:
     rng = np.random.default_rng(len(log))
     predicted, uniforms = rng.normal(size=(len(log), log.n_actions)), rng.random(len(log))
-    run = Run(policy, steering, (0.0, 1.0), np.random.default_rng(0), **options)
+    run = Run(policy, schedule, (0.0, 1.0), np.random.default_rng(0), **options)
     traces = []
     for part in parts:
         traces.append(TraceArrays.of_length(len(log[part])))
@@ -249,11 +249,11 @@ def cut(n: int, places: list[int]) -> list[slice]:
 
 
 STEERINGS = (
-    Steering(q=0.05),
-    Steering(q=1.0, c_max=2.0),
-    Steering(q=0.1, carry=True),
-    Steering(c_max=0.25),
-    Steering(calibrate=lambda policy: 0.5, refresh=2),
+    MultiplierSchedule(q=0.05),
+    MultiplierSchedule(q=1.0, c_max=2.0),
+    MultiplierSchedule(q=0.1, carry=True),
+    MultiplierSchedule(c_max=0.25),
+    MultiplierSchedule(calibrate=lambda policy: 0.5, refresh=2),
 )
 
 
@@ -263,25 +263,25 @@ def test_every_driver_block_and_cut_gives_the_same_run(name: str, layout: str, m
 
     @settings(max_examples=3)
     @given(st.integers(0, 999), st.sampled_from(STEERINGS), st.sampled_from((None, 4)), st.lists(st.integers(0, n)))
-    def holds(seed: int, steering: Steering, horizon: int | None, places: list[int]) -> None:
+    def holds(seed: int, schedule: MultiplierSchedule, horizon: int | None, places: list[int]) -> None:
         log = log_for(name, make_log(layout, n, seed=seed))
         policy, whole = policy_named(name), [slice(0, n)]
-        usual = outcome(log, policy, steering, whole, horizon=horizon, length=n)
+        usual = outcome(log, policy, schedule, whole, horizon=horizon, length=n)
         for block_size in (1, 3, 8, 46, 100):
-            blocks = outcome(log, policy, steering, whole, horizon=horizon, driver="block", block_size=block_size)
+            blocks = outcome(log, policy, schedule, whole, horizon=horizon, driver="block", block_size=block_size)
             assert_same(usual, blocks)
-        assert_same(usual, outcome(log, policy, steering, cut(n, places), horizon=horizon))
-        assert_same(usual, outcome(log, policy, steering, cut(n, places), horizon=horizon, driver="block"))
+        assert_same(usual, outcome(log, policy, schedule, cut(n, places), horizon=horizon))
+        assert_same(usual, outcome(log, policy, schedule, cut(n, places), horizon=horizon, driver="block"))
 
     holds()
 
 
 def test_every_block_size_there_is_gives_the_same_run(make_log: Any) -> None:
-    log, policy, steering = make_log("dense", 31), bc.EpsilonGreedy(0.25, batch_size=3), Steering(q=0.05)
-    usual = outcome(log, policy, steering, [slice(0, 31)])
+    log, policy, schedule = make_log("dense", 31), bc.EpsilonGreedy(0.25, batch_size=3), MultiplierSchedule(q=0.05)
+    usual = outcome(log, policy, schedule, [slice(0, 31)])
     for size in range(1, 33):
-        assert_same(usual, outcome(log, policy, steering, [slice(0, 31)], driver="block", block_size=size))
-        assert_same(usual, outcome(log, policy, steering, [slice(i, i + size) for i in range(0, 31, size)]))
+        assert_same(usual, outcome(log, policy, schedule, [slice(0, 31)], driver="block", block_size=size))
+        assert_same(usual, outcome(log, policy, schedule, [slice(i, i + size) for i in range(0, 31, size)]))
 
 
 def logged_by(policy: Any, n: int, seed: int) -> bc.Log:
@@ -348,7 +348,7 @@ def test_more_than_1_as_the_largest_multiplier_is_not_idempotent(make_log: Any) 
 
 def test_the_question_is_passed_on_with_the_events_set_aside(make_log: Any) -> None:
     log = make_log("dense", 50)
-    request, steering = bc.DRns(q=0.1, warm_up=20).prepared(EvaluationRequest(log, bc.Uniform()))
+    request, schedule = bc.DRns(q=0.1, warm_up=20).plan_replay(EvaluationRequest(log, bc.Uniform()))
     assert len(request.log) == 30
-    assert steering.warm_up is not None
-    assert len(steering.warm_up) == 20
+    assert schedule.warm_up is not None
+    assert len(schedule.warm_up) == 20

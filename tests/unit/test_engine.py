@@ -14,7 +14,7 @@ from backcast._arrays import joined_contexts
 from backcast._engine.equations import accepts, event_value, quantile_rank
 from backcast._engine.forward import RewardLaw, draw_action, draw_reward, run_forward
 from backcast._engine.quantile import make_room, new_quantile, observe, quantile
-from backcast._engine.replay import Run, Steering
+from backcast._engine.replay import MultiplierSchedule, Run
 from backcast._engine.replay_loop import CURVE_BINS, TraceArrays, new_curve
 
 ratios = st.lists(
@@ -114,7 +114,7 @@ def test_equations_by_hand() -> None:
 def test_curve_adds_up_the_events_of_each_round(n: int, width: int) -> None:
     rng = np.random.default_rng(0)
     log = bc.Log(None, rng.integers(2, size=n), rng.random(n), np.full(n, 0.5), n_actions=2)
-    run = Run(bc.Fixed([0.375, 0.625]), Steering(q=0.25), (0.0, 1.0), np.random.default_rng(0))
+    run = Run(bc.Fixed([0.375, 0.625]), MultiplierSchedule(q=0.25), (0.0, 1.0), np.random.default_rng(0))
     trace = TraceArrays.of_length(n)
     run.feed(log, np.full((1, 2), 0.5), rng.random(n), trace)
     run.close()
@@ -132,7 +132,7 @@ def test_curve_of_a_known_horizon_has_its_final_width_at_once() -> None:
 
 
 def run_of(log: bc.Log, policy: Any, uniforms: Any, **options: Any) -> Run:
-    run = Run(policy, Steering(q=0.0), (0.0, 1.0), np.random.default_rng(0), **options)
+    run = Run(policy, MultiplierSchedule(q=0.0), (0.0, 1.0), np.random.default_rng(0), **options)
     run.feed(log, np.zeros((1, log.n_actions)), np.asarray(uniforms, dtype=np.float64))
     return run
 
@@ -199,8 +199,8 @@ class Diary:
 def test_lessons_are_full_batches_in_order_with_the_policys_own_probabilities() -> None:
     lessons: list[Any] = []
     log = bc.Log(np.arange(6.0)[:, None], actions=[0, 1, 0, 1, 0, 1], rewards=np.arange(6) / 8, propensities=[0.75] * 6)
-    steering = Steering(c_max=1.0)
-    run = Run(Diary(2, lessons), steering, (0.0, 1.0), np.random.default_rng(0))
+    schedule = MultiplierSchedule(c_max=1.0)
+    run = Run(Diary(2, lessons), schedule, (0.0, 1.0), np.random.default_rng(0))
     # acceptance needs u <= 2/3: events 1 and 4 are turned down, the queue crosses the cut between parts
     uniforms = np.array([0.5, 0.9, 0.5, 0.5, 0.9, 0.5])
     for part in (slice(0, 1), slice(1, 5), slice(5, 6)):

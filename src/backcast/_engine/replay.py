@@ -137,7 +137,7 @@ TOLD_EVERY = 1 << 11
 
 
 @dataclass(frozen=True)
-class Steering:
+class MultiplierSchedule:
     """How the multiplier moves.
 
     By the ``q``-quantile of the ratios seen, or not at all (``q`` None), or as ``calibrate`` says of the present
@@ -182,7 +182,7 @@ class Run:
     """
 
     policy: Any
-    steering: Steering
+    schedule: MultiplierSchedule
     reward_range: tuple[float, float]
     rng: np.random.Generator
     horizon: int | None = None
@@ -195,9 +195,9 @@ class Run:
     curve: Curve = field(init=False)
 
     def __post_init__(self) -> None:
-        adaptive = self.steering.q is not None and self.steering.calibrate is None
+        adaptive = self.schedule.q is not None and self.schedule.calibrate is None
         low, high = self.reward_range
-        self._rule = Rule(float(self.steering.c_max), adaptive, float(low), float(high))
+        self._rule = Rule(float(self.schedule.c_max), adaptive, float(low), float(high))
         self._goal = NEVER if self.horizon is None else self.horizon
         self.curve = new_curve(self.horizon)
         self._ratios: RunningQuantile | None = None
@@ -242,7 +242,7 @@ class Run:
     def _begin(self, log: Log) -> None:
         # a stream of its own for each trajectory, so that any of them can be replayed
         self._enter(fresh_copy(self.policy, log, self.rng.spawn(1)[0]))
-        if self._ratios is None or not self.steering.carry:
+        if self._ratios is None or not self.schedule.carry:
             self._ratios = self._first_ratios()
         self._watch(new_run(self._first_multiplier(self._ratios), self._rule))
 
@@ -263,8 +263,8 @@ class Run:
         self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
 
     def _first_ratios(self) -> RunningQuantile:
-        ratios = new_quantile(self.steering.q or 0.0, self._rule.c_max, self._quantile_length())
-        slice_ = self.steering.warm_up
+        ratios = new_quantile(self.schedule.q or 0.0, self._rule.c_max, self._quantile_length())
+        slice_ = self.schedule.warm_up
         if slice_ is None or not self._rule.adaptive:
             return ratios
         probabilities = probabilities_of(self._twin, slice_)
@@ -278,11 +278,11 @@ class Run:
     def _quantile_length(self) -> int | None:
         if self.length is None:
             return None
-        return self.length + (0 if self.steering.warm_up is None else len(self.steering.warm_up))
+        return self.length + (0 if self.schedule.warm_up is None else len(self.schedule.warm_up))
 
     def _first_multiplier(self, ratios: RunningQuantile) -> float:
-        if self.steering.calibrate is not None:
-            return min(self._rule.c_max, self.steering.calibrate(self._twin))
+        if self.schedule.calibrate is not None:
+            return min(self._rule.c_max, self.schedule.calibrate(self._twin))
         if not self._rule.adaptive or ratios.counts[TOTAL] == 0:
             return self._rule.c_max
         return float(min(self._rule.c_max, quantile(ratios)))
@@ -295,10 +295,10 @@ class Run:
 
     def _pause(self) -> int:
         """Number of acceptances at which the loops must come back for a new multiplier or a new trajectory."""
-        if self.steering.calibrate is None:
+        if self.schedule.calibrate is None:
             return self._goal
         accepted = int(self._accepted[0])
-        return min(self._goal, accepted - accepted % self.steering.refresh + self.steering.refresh)
+        return min(self._goal, accepted - accepted % self.schedule.refresh + self.schedule.refresh)
 
     def _make_room(self, length: int, part: Part) -> None:
         """Room for the ratios and the acceptances of this many events, made for many blocks at a time."""
@@ -373,8 +373,8 @@ class Run:
             if self.lessons is not None:
                 self.lessons.append(lesson)
             self._waiting, self._due = [], self._batch
-        if self.steering.calibrate is not None and accepted > 0 and accepted % self.steering.refresh == 0:
-            set_multiplier(self._sums[0], min(self._rule.c_max, self.steering.calibrate(self._twin)))
+        if self.schedule.calibrate is not None and accepted > 0 and accepted % self.schedule.refresh == 0:
+            set_multiplier(self._sums[0], min(self._rule.c_max, self.schedule.calibrate(self._twin)))
 
     def _set_aside(self, part: Part) -> None:
         """Copy the queued events out of the part they are in."""

@@ -11,7 +11,7 @@ import numpy as np
 from scipy import stats
 
 from backcast._arrays import BoolArray, Contexts, FloatArray
-from backcast._engine.replay import Run, Steering, Trajectory, restore_run, run_state
+from backcast._engine.replay import MultiplierSchedule, Run, Trajectory, restore_run, run_state
 from backcast._engine.replay_loop import Curve
 from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.diagnostics import ReplayDiagnostics
@@ -50,12 +50,14 @@ class Course:
     events: int = 0
 
     @classmethod
-    def begun(cls, request: EvaluationRequest, steering: Steering, log: Any, streams: RandomStreams) -> Course:
+    def begun(
+        cls, request: EvaluationRequest, schedule: MultiplierSchedule, log: Any, streams: RandomStreams
+    ) -> Course:
         """A course through this log, at its start; in memory it remembers which events were accepted."""
         in_memory = isinstance(log, Log)
         run = Run(
             request.policy,
-            steering,
+            schedule,
             log.reward_bounds if in_memory else _stream_bounds(log),
             streams.policy,
             horizon=request.horizon,
@@ -145,15 +147,15 @@ class Simulation:
         return np.array([read(trajectory) for trajectory in self.complete])
 
 
-def simulate(request: EvaluationRequest, steering: Steering) -> Simulation:
+def simulate(request: EvaluationRequest, schedule: MultiplierSchedule) -> Simulation:
     """Run the policy through the log, part by part."""
     streams = RandomStreams.of(request.seed)
     if not request.in_memory:
         request, guide = guided(request)
-        course = Course.begun(request, steering, request.log, streams)
+        course = Course.begun(request, schedule, request.log, streams)
         return _found(request, course, None, stopped=not _fed(request, course, guide))
     log, predicted = predictions_in_memory(request, streams)
-    course = Course.begun(request, steering, log, streams)
+    course = Course.begun(request, schedule, log, streams)
     return _found(request, course, log, stopped=not course.feed(log, predicted))
 
 
@@ -180,7 +182,7 @@ def _found(request: EvaluationRequest, course: Course, whole: Log | None, *, sto
         *ranges,
         course.smallest,
         course.bound_known,
-        course.run.steering.c_max,
+        course.run.schedule.c_max,
         request.propensities_estimated,
     )
     if stopped:

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._engine.replay import Steering
+from backcast._engine.replay import MultiplierSchedule
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.errors import OptionError
@@ -123,21 +123,25 @@ def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses:
     return float(min(c_max, 1.0 / levels.max()))
 
 
-def steer(rule: Rule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None) -> Steering:
+def schedule_for(
+    rule: Rule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None
+) -> MultiplierSchedule:
     """Turn a rule into what the engine does."""
     if isinstance(rule, Quantile):
-        return Steering(c_max=c_max, q=rule.q, carry=carry, warm_up=warm_up)
+        return MultiplierSchedule(c_max=c_max, q=rule.q, carry=carry, warm_up=warm_up)
     if isinstance(rule, WorstCase):
-        return Steering(c_max=min(c_max, smallest_probability(request)))
+        return MultiplierSchedule(c_max=min(c_max, smallest_probability(request)))
     if isinstance(rule, Budget):
-        return _budget_steering(rule, request, c_max, warm_up)
+        return _budget_schedule(rule, request, c_max, warm_up)
     multiplier = rule.multiplier if isinstance(rule, Fixed) else rule
     if multiplier is None or not 0 < multiplier <= 1:
         raise OptionError(f"a fixed multiplier is {multiplier}; it must lie in (0, 1]")
-    return Steering(c_max=min(c_max, float(multiplier)))
+    return MultiplierSchedule(c_max=min(c_max, float(multiplier)))
 
 
-def _budget_steering(rule: Budget, request: EvaluationRequest, c_max: float, calibration: Log | None) -> Steering:
+def _budget_schedule(
+    rule: Budget, request: EvaluationRequest, c_max: float, calibration: Log | None
+) -> MultiplierSchedule:
     if request.horizon is None or calibration is None:
         raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
     horizon, slice_ = request.horizon, calibration
@@ -148,7 +152,7 @@ def _budget_steering(rule: Budget, request: EvaluationRequest, c_max: float, cal
         return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
 
     refresh = batch_size_of(request.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
-    return Steering(c_max=c_max, calibrate=calibrate, refresh=refresh)
+    return MultiplierSchedule(c_max=c_max, calibrate=calibrate, refresh=refresh)
 
 
 def _weights_and_masses(probabilities: FloatArray, log: Log, largest: float) -> tuple[FloatArray, FloatArray]:

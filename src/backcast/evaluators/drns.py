@@ -13,7 +13,7 @@ from typing import Any, Literal, Protocol
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._engine.replay import Run, Steering
+from backcast._engine.replay import MultiplierSchedule, Run
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
@@ -32,7 +32,7 @@ from backcast.evaluators._replicate_statistics import Outcome, Replicated, bin_e
 from backcast.evaluators._replicates import Material, replicated
 from backcast.evaluators._reward_predictions import honest_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
-from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, steer
+from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, schedule_for
 from backcast.io.stream import head_of
 
 GRID = (0.0, 0.01, 0.05, 0.1)
@@ -110,12 +110,12 @@ class DRns:
         rest = [f"c_max={self.c_max:g}"] * (self.c_max != 1) + [f"warm_up={self.warm_up}"] * (self.warm_up > 0)
         return f"DRns({', '.join([rule, *rest, *['carry=True'] * self.carry])})"
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """The question without the events set aside, and how the multiplier moves."""
         aside = self.rule.calibration if isinstance(self.rule, Budget) else self.warm_up
         head, rest = head_of(request.log, aside)
         request = replace(request, log=rest)
-        return request, steer(self.rule, request, self.c_max, carry=self.carry, warm_up=head)
+        return request, schedule_for(self.rule, request, self.c_max, carry=self.carry, warm_up=head)
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
@@ -123,8 +123,8 @@ class DRns:
             return tuned_estimate(self, request)
         if request.replicates is not None:
             return permuted_estimate(self, request)
-        request, steering = self.prepared(request)
-        return doubly_robust_estimate(request, simulate(request, steering), self.name)
+        request, schedule = self.plan_replay(request)
+        return doubly_robust_estimate(request, simulate(request, schedule), self.name)
 
 
 @dataclass(frozen=True)
@@ -142,16 +142,16 @@ class WC:
         """How results call it."""
         return "WC"
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """The question as it is, with a fixed multiplier."""
-        return request, steer(WorstCase(), request, 1.0, carry=False, warm_up=None)
+        return request, schedule_for(WorstCase(), request, 1.0, carry=False, warm_up=None)
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories; over replicates too, where they are asked for."""
         if request.replicates is not None:
             return permuted_estimate(self, request)
-        request, steering = self.prepared(request)
-        return doubly_robust_estimate(request, simulate(request, steering), self.name)
+        request, schedule = self.plan_replay(request)
+        return doubly_robust_estimate(request, simulate(request, schedule), self.name)
 
 
 def tuned_estimate(evaluator: DRns, request: EvaluationRequest) -> Estimate:
@@ -213,7 +213,7 @@ def doubly_robust_estimate(request: EvaluationRequest, found: Simulation, name: 
 MARGIN = 1.3
 
 
-class Steered(Protocol):
+class _Unused1(Protocol):
     """An evaluator that goes through the log in order, steering its multiplier."""
 
     @property
@@ -221,7 +221,7 @@ class Steered(Protocol):
         """How results call it."""
         ...
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """The events to run on, and how the multiplier moves."""
         ...
 
@@ -230,7 +230,7 @@ class Steered(Protocol):
 class Permuted:
     """Replicates of DR-ns: each runs on the events in an order of its own, several trajectories a run."""
 
-    inner: Steered
+    inner: _Unused1
     horizon: int
 
     @property
@@ -252,12 +252,12 @@ class Permuted:
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(material.log)) if rows is None else rng.permutation(rows)
         shuffled = material.log[order]
-        request, steering = self.inner.prepared(EvaluationRequest(shuffled, policy, horizon=material.horizon))
+        request, schedule = self.inner.plan_replay(EvaluationRequest(shuffled, policy, horizon=material.horizon))
         log = request.log
         predicted = material.predicted
         if len(predicted) > 1:
             predicted = predicted[order[len(shuffled) - len(log) :]]
-        run = Run(policy, steering, log.reward_bounds, rng, horizon=material.horizon, length=len(log), keep_order=False)
+        run = Run(policy, schedule, log.reward_bounds, rng, horizon=material.horizon, length=len(log), keep_order=False)
         run.feed(log, predicted, rng.random(len(log)))
         return _outcome(run, material.horizon)
 
@@ -292,7 +292,7 @@ def _curve(run: Run, horizon: int) -> FloatArray:
     return np.asarray(reward / weight)
 
 
-def permuted_estimate(evaluator: Steered, request: EvaluationRequest) -> Estimate:
+def permuted_estimate(evaluator: _Unused1, request: EvaluationRequest) -> Estimate:
     """Value from permutations of the whole log, error from subsets of groups."""
     if request.horizon is None:
         raise OptionError(f"replicates of {evaluator.name} estimate V_T; give horizon=T")

@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 import numpy as np
 from scipy import stats
 
-from backcast._engine.replay import Steering
+from backcast._engine.replay import MultiplierSchedule
 from backcast._request import EvaluationRequest
 from backcast.errors import EvaluationError, NeedsUniformLog, OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
@@ -35,14 +35,14 @@ class RS:
         """How results call it."""
         return "RS"
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """No reward model, a fixed multiplier."""
-        return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
+        return replace(request, reward_model=0.0), MultiplierSchedule(c_max=smallest_probability(request))
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of accepted events."""
-        request, steering = self.prepared(request)
-        return accepted_estimate(request, simulate(request, steering), self.name)
+        request, schedule = self.plan_replay(request)
+        return accepted_estimate(request, simulate(request, schedule), self.name)
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ class Replay:
         """How results call it."""
         return "Replay"
 
-    def prepared(self, request: EvaluationRequest) -> tuple[EvaluationRequest, Steering]:
+    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """No reward model; the log must be uniform."""
         for part in request.parts():
             choices = part.n_actions if part.available is None else part.available.sum(axis=1)
@@ -71,12 +71,12 @@ class Replay:
                     f"row {int(part.rows[row])}: propensity is {part.propensities[row]:g}; Replay needs a log chosen "
                     f"uniformly among the actions. Use RS, DRns or ClockReplay, which weigh by propensity"
                 )
-        return replace(request, reward_model=0.0), Steering(c_max=smallest_probability(request))
+        return replace(request, reward_model=0.0), MultiplierSchedule(c_max=smallest_probability(request))
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by the mean reward of matching events."""
-        request, steering = self.prepared(request)
-        return accepted_estimate(request, simulate(request, steering), self.name)
+        request, schedule = self.plan_replay(request)
+        return accepted_estimate(request, simulate(request, schedule), self.name)
 
 
 def accepted_estimate(request: EvaluationRequest, found: Simulation, name: str) -> Estimate:
