@@ -19,7 +19,7 @@ DSJSON = (
     b'{"_label_cost":-1,"_label_probability":0.5,"_label_Action":1,"_labelIndex":0,"a":[1,2],"p":[0.5,0.5],'
     b'"Timestamp":"t","c":{"u":{"age":3,"city":"Rome"},"_multi":[{"x":1},{"x":[0.5,"b"],"_text":"w w"}]}}\n'
 )
-RUN = (
+REPLAY_RECORD = (
     b'log = "log.csv"\ncontext = ["x*"]\naction = "a"\nreward = "r"\npropensity = 0.5\nhorizon = 100\n'
     b'reward_range = [0.0, 1.0]\n[policies]\neven = "uniform"\nl = { kind = "linucb", alpha = 0.3 }\n'
 )
@@ -131,7 +131,7 @@ SPECS = [
 TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], list[bytes]]]] = {
     "vw-text": (vw_text, lambda: [CB, ADF]),
     "vw-json": (vw_json, lambda: [DSJSON]),
-    "run-file": (run_file, lambda: [RUN]),
+    "run-file": (run_file, lambda: [REPLAY_RECORD]),
     "spec": (spec, lambda: SPECS),
     "saved": (saved, lambda: [_result()]),
     "nesting": (nesting, lambda: [DSJSON, b'{"a":[[["\\\\\\"]"]]]}\n']),

@@ -17,7 +17,7 @@ from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build
 from backcast.cli.settings import read_run_file
 from tests.hostile.attack import damaged, is_log_or_ours
 
-RUN = b"""# a run
+REPLAY_RECORD = b"""# a run
 log = "log.csv"
 context = ["x*"]
 action = "a"
@@ -33,7 +33,7 @@ learner = { kind = "linucb", alpha = 0.3 }
 
 
 @settings(max_examples=120)
-@given(content=damaged(RUN))
+@given(content=damaged(REPLAY_RECORD))
 def test_damaged_run_files(tmp_path_factory: pytest.TempPathFactory, content: bytes) -> None:
     path = tmp_path_factory.getbasetemp() / "fuzzed.toml"
     path.write_bytes(content)

@@ -19,7 +19,7 @@ from backcast.cli.options import KEYS
 from backcast.cli.settings import settled
 from backcast.errors import OptionError, SourceError
 
-RUN = """
+REPLAY_RECORD = """
 log = "data/log.csv"
 context = "hour"
 action = "shown"
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run file in a folder below the current one, with its log in a folder below that."""
     (tmp_path / "runs" / "data").mkdir(parents=True)
     (tmp_path / "runs" / "data" / "log.csv").write_text(ROWS)
-    (tmp_path / "runs" / "run.toml").write_text(RUN)
+    (tmp_path / "runs" / "run.toml").write_text(REPLAY_RECORD)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "100")
@@ -95,7 +95,7 @@ class TestRuns:
 
     def test_a_module_beside_the_run_file_is_found(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "runs" / "beside.py").write_text("from backcast import Uniform\ndef make(): return Uniform()\n")
-        text = RUN.replace('even = "uniform"', 'even = "beside:make"')
+        text = REPLAY_RECORD.replace('even = "uniform"', 'even = "beside:make"')
         (folder / "runs" / "run.toml").write_text(text)
         assert list(result(["evaluate", "runs/run.toml"], capsys)["estimates"]) == ["even", "more"]
 

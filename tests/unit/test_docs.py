@@ -10,7 +10,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-RUN = [
+REPLAY_RECORD = [
     "evaluate-fixed",
     "evaluate-learning",
     "choose-between",
@@ -54,7 +54,7 @@ def test_readme_session_is_true() -> None:
     assert doctest.DocTestRunner().run(test).failed == 0
 
 
-@pytest.mark.parametrize("name", RUN)
+@pytest.mark.parametrize("name", REPLAY_RECORD)
 def test_code_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / f"{name}.md").read_text()
     code = blocks(text, "python")

@@ -79,7 +79,7 @@ def often(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predictions, "MEAN_ROWS", 450)
 
 
-RUN = """
+REPLAY_RECORD = """
 import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
@@ -93,7 +93,7 @@ answers(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), tell)
 
 def run_and_kill(path: Path, folder: Path, batch_rows: int, after: int) -> None:
     """Answer in a process of its own, and kill it when so many events have been told of."""
-    command = [sys.executable, "-c", RUN, str(Path.cwd()), str(path), str(folder), str(batch_rows)]
+    command = [sys.executable, "-c", REPLAY_RECORD, str(Path.cwd()), str(path), str(folder), str(batch_rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
         done = 0

@@ -14,21 +14,21 @@ from backcast._arrays import FloatArray, IntArray
 from backcast._engine.quantile import TOTAL, RunningQuantile, make_room, new_quantile, observe, quantile
 from backcast._engine.replay_loop import (
     NEVER,
-    RUN,
-    Accepted,
-    Book,
+    REPLAY_RECORD,
+    AcceptedEvents,
     Curve,
     Events,
-    Pending,
+    PendingBatch,
+    ReplayRecords,
     Rule,
-    Stops,
+    StopConditions,
     TraceArrays,
+    close_block,
     drive,
     drive_scored,
-    end_block,
     events_of,
     new_curve,
-    new_run,
+    new_record,
     pack,
     set_multiplier,
 )
@@ -235,7 +235,7 @@ class Run:
         if self._twin is None or self._seen() == 0:
             return list(self.trajectories)
         sums = self._sums.copy()
-        end_block(sums[0], self._rule, Curve(self.curve.sums.copy(), self.curve.width.copy()))
+        close_block(sums[0], self._rule, Curve(self.curve.sums.copy(), self.curve.width.copy()))
         order, weights = joined(self._order, np.int64), joined(self._weights, np.float64)
         return [*self.trajectories, Trajectory(sums[0], self.horizon is None, order, weights)]
 
@@ -244,19 +244,19 @@ class Run:
         self._enter(fresh_copy(self.policy, log, self.rng.spawn(1)[0]))
         if self._ratios is None or not self.schedule.carry:
             self._ratios = self._first_ratios()
-        self._watch(new_run(self._first_multiplier(self._ratios), self._rule))
+        self._watch(new_record(self._first_multiplier(self._ratios), self._rule))
 
     def _enter(self, twin: Any) -> None:
         """Let a policy into a trajectory, its queues empty."""
         self._twin = twin
         self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
-        self._pending = Pending.of_length(self._batch if self._batch < NEVER else 0)
+        self._pending = PendingBatch.of_length(self._batch if self._batch < NEVER else 0)
         # events set aside in earlier parts, and how many more the policy learns with them
         self._waiting: list[Lesson] = []
         self._due = self._batch
         self._order: list[IntArray] = []
         self._weights: list[FloatArray] = []
-        self._room, self._found = 0, Accepted.of_length(0)
+        self._room, self._found = 0, AcceptedEvents.of_length(0)
 
     def _watch(self, sums: npt.NDArray[Any]) -> None:
         self._sums = sums
@@ -308,12 +308,12 @@ class Run:
             self._room = max(length, SMALLEST_ROOM)
             if self._rule.adaptive:
                 self._ratios = make_room(self._ratios, self._room)
-            self._found = Accepted.of_length(self._room if self.keep_order else 0)
+            self._found = AcceptedEvents.of_length(self._room if self.keep_order else 0)
             part.packed = None
 
-    def _book(self, part: Part) -> Book:
+    def _records(self, part: Part) -> ReplayRecords:
         assert self._ratios is not None
-        return Book(self._sums, self._ratios, self.curve, self._found, part.trace)
+        return ReplayRecords(self._sums, self._ratios, self.curve, self._found, part.trace)
 
     def _fused_stretch(self, place: int, part: Part) -> int:
         """Let the compiled policy run on; how many events it took."""
@@ -321,9 +321,11 @@ class Run:
         self._make_room(end - place, part)
         # events queued in an earlier part are out of the loop's reach: it stops once, and Python teaches them
         alone = not self._waiting
-        stops = Stops(self._pause(), NEVER if alone else self._due, self._batch if alone else NEVER)
+        stops = StopConditions(self._pause(), NEVER if alone else self._due, self._batch if alone else NEVER)
         state = self._twin.state_for(part.log._contexts)
-        after = drive((place, end), state, part.view, part.events, self._rule, stops, self._book(part), self._pending)
+        after = drive(
+            (place, end), state, part.view, part.events, self._rule, stops, self._records(part), self._pending
+        )
         self._room -= after - place
         return after - place
 
@@ -332,7 +334,7 @@ class Run:
         end = min(len(part.log), place + self._block_length(part.log.n_actions))
         self._make_room(end - place, part)
         if part.packed is None:
-            part.packed = pack(part.events, self._rule, self._book(part), self._pending)
+            part.packed = pack(part.events, self._rule, self._records(part), self._pending)
         probabilities = part.asker(self._twin)(place, end)
         after = drive_scored((place, end), probabilities, self._pause(), self._due, *part.packed)
         self._room -= after - place
@@ -393,7 +395,7 @@ class Run:
             self._room = 0
 
     def _finish(self, *, complete: bool) -> None:
-        end_block(self._sums[0], self._rule, self.curve)
+        close_block(self._sums[0], self._rule, self.curve)
         order = joined(self._order, np.int64)
         self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
         self._twin = None
@@ -407,7 +409,7 @@ NONE: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
 def run_state(run: Run) -> dict[str, Any]:
     """All that a run has come to; it must be between two parts, and keep no record of accepted events."""
     assert not run.keep_order
-    done = np.array([trajectory.sums for trajectory in run.trajectories], dtype=RUN)
+    done = np.array([trajectory.sums for trajectory in run.trajectories], dtype=REPLAY_RECORD)
     state: dict[str, Any] = {
         "done": _bare(done),
         "complete": np.array([trajectory.complete for trajectory in run.trajectories], dtype=np.bool_),
@@ -471,4 +473,4 @@ def _bare(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
 
 
 def _record(bare: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    return bare.view(RUN)
+    return bare.view(REPLAY_RECORD)

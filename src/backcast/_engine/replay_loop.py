@@ -21,7 +21,7 @@ CURVE_BINS = 512
 ROUNDING = 1e-12
 
 
-RUN = np.dtype(
+REPLAY_RECORD = np.dtype(
     [
         ("c", np.float64),  # the multiplier in force, and one over it
         ("inverse_c", np.float64),
@@ -91,7 +91,7 @@ class TraceArrays(NamedTuple):
         return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.bool_))
 
 
-class Accepted(NamedTuple):
+class AcceptedEvents(NamedTuple):
     """Places of the accepted events and the weights ``c_t |B(t)|`` of the blocks they end; empty if nobody asked."""
 
     places: IntArray
@@ -99,18 +99,18 @@ class Accepted(NamedTuple):
     filled: IntArray
 
     @classmethod
-    def of_length(cls, n: int) -> Accepted:
+    def of_length(cls, n: int) -> AcceptedEvents:
         """Room for ``n`` acceptances."""
         return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(1, dtype=np.int64))
 
 
-class Book(NamedTuple):
+class ReplayRecords(NamedTuple):
     """All that a run writes down, handed through the loops as one value."""
 
     run: Any
     ratios: RunningQuantile
     curve: Curve
-    accepted: Accepted
+    accepted: AcceptedEvents
     trace: TraceArrays
 
 
@@ -126,9 +126,9 @@ def events_of(log: Log, predicted: FloatArray, uniforms: FloatArray) -> Events:
     )
 
 
-def new_run(c: float, rule: Rule) -> npt.NDArray[Any]:
+def new_record(c: float, rule: Rule) -> npt.NDArray[Any]:
     """The record of a trajectory that has seen nothing, with its first multiplier."""
-    run = np.zeros(1, dtype=RUN)
+    run = np.zeros(1, dtype=REPLAY_RECORD)
     run["c"] = c
     run["inverse_c"] = 1.0 / c
     run["block_mean"] = 0.5 * (rule.reward_low + rule.reward_high)
@@ -168,7 +168,7 @@ def set_multiplier(run: Any, c: float) -> None:
 
 
 @compiled
-def note_event(run: Any, weight: float, value: float) -> None:
+def add_event_to_block(run: Any, weight: float, value: float) -> None:
     """Add one event to the block under way, and its weight to what is known of the weights (section 3.2)."""
     run.block_events += 1
     run.block_value += value
@@ -187,7 +187,7 @@ def note_event(run: Any, weight: float, value: float) -> None:
 
 
 @compiled
-def end_block(run: Any, rule: Rule, curve: Curve) -> None:
+def close_block(run: Any, rule: Rule, curve: Curve) -> None:
     """Steps 2b and 2c for a whole block, ``R += c R_k`` and ``C += c``.
 
     The variation is taken about the mean of the blocks before, which this block did not set.
@@ -211,14 +211,14 @@ def end_block(run: Any, rule: Rule, curve: Curve) -> None:
 
 
 @compiled
-def accept(run: Any, k: int, reward: float, rule: Rule, book: Book) -> None:
+def accept(run: Any, k: int, reward: float, rule: Rule, records: ReplayRecords) -> None:
     """Book an acceptance: the block ends, and the multiplier may move."""
-    accepted = book.accepted
+    accepted = records.accepted
     if accepted.places.size > 0:
         accepted.places[accepted.filled[0]] = k
         accepted.weights[accepted.filled[0]] = run.c * run.block_events
         accepted.filled[0] += 1
-    end_block(run, rule, book.curve)
+    close_block(run, rule, records.curve)
     if run.accepted > 0:
         gap = reward - run.accepted_reward / run.accepted
         run.accepted_variation += gap * gap * run.accepted / (run.accepted + 1)
@@ -227,10 +227,10 @@ def accept(run: Any, k: int, reward: float, rule: Rule, book: Book) -> None:
     run.closed_reward = run.reward
     run.closed_weight = run.weight
     if rule.adaptive:
-        set_multiplier(run, min(rule.c_max, quantile(book.ratios)))
+        set_multiplier(run, min(rule.c_max, quantile(records.ratios)))
 
 
-class Scored(NamedTuple):
+class ScoredBlock(NamedTuple):
     """Probabilities that a Python policy gave for the events from ``start`` on."""
 
     probabilities: FloatArray
@@ -246,13 +246,13 @@ def _learn_outside(state: Any, view: View, k: int, action: int, reward: float, p
     pass
 
 
-register(Scored, score=_read_score, learn=_learn_outside)
+register(ScoredBlock, score=_read_score, learn=_learn_outside)
 
 
 NEVER = np.iinfo(np.int64).max
 
 
-class Pending(NamedTuple):
+class PendingBatch(NamedTuple):
     """Accepted events that wait to be learned; no room at all for a policy that does not learn."""
 
     places: IntArray
@@ -260,12 +260,12 @@ class Pending(NamedTuple):
     filled: IntArray
 
     @classmethod
-    def of_length(cls, n: int) -> Pending:
+    def of_length(cls, n: int) -> PendingBatch:
         """An empty queue for ``n`` events."""
         return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(1, dtype=np.int64))
 
 
-class Stops(NamedTuple):
+class StopConditions(NamedTuple):
     """When the loop hands back: at this many acceptances, at this queue length; and when it learns by itself."""
 
     accepted: int
@@ -274,7 +274,7 @@ class Stops(NamedTuple):
 
 
 @inlined
-def queue_up(pending: Pending, k: int, probability: float) -> int:
+def queue_event(pending: PendingBatch, k: int, probability: float) -> int:
     """Put an accepted event in the queue, if there is one; its new length."""
     if pending.places.size > 0:
         pending.places[pending.filled[0]] = k
@@ -283,12 +283,18 @@ def queue_up(pending: Pending, k: int, probability: float) -> int:
     return int(pending.filled[0])
 
 
-def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, book: Any, pending: Any) -> int:
-    state, view, events, book, pending = borrow(state), borrow(view), borrow(events), borrow(book), borrow(pending)
+def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, records: Any, pending: Any) -> int:
+    state, view, events, records, pending = (
+        borrow(state),
+        borrow(view),
+        borrow(events),
+        borrow(records),
+        borrow(pending),
+    )
     actions, rewards, propensities, uniforms = events.actions, events.rewards, events.propensities, events.uniforms
-    predicted, available, trace = events.predicted, events.available, book.trace
+    predicted, available, trace = events.predicted, events.available, records.trace
     multiplier, weights, values, taken = trace.multiplier, trace.weight, trace.value, trace.accepted
-    run, ratios, adaptive = book.run[0], book.ratios, rule.adaptive
+    run, ratios, adaptive = records.run[0], records.ratios, rule.adaptive
     totals, ceiling = ratios.counts, ratios.ceiling
     many, traced = predicted.shape[0] > 1, taken.size > 0
     target = np.empty(predicted.shape[1])
@@ -302,15 +308,15 @@ def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any,
         accepted = probability > 0.0 and accepts(uniforms[k], run.c, probability, propensity)
         if traced:
             multiplier[k], weights[k], values[k], taken[k] = run.c, weight, value, accepted
-        note_event(run, weight, value)
+        add_event_to_block(run, weight, value)
         if adaptive:
             totals[TOTAL] += 1
             ratio = propensity / probability if probability > 0.0 else np.inf
             if ratio < ceiling[0]:
                 keep(ratios, ratio)
         if accepted:
-            accept(run, k, rewards[k], rule, book)
-            waiting = queue_up(pending, k, probability)
+            accept(run, k, rewards[k], rule, records)
+            waiting = queue_event(pending, k, probability)
             if run.accepted >= stops.accepted or waiting >= stops.queue:
                 return k + 1
             if waiting >= stops.learn:
@@ -333,19 +339,21 @@ def drive(
     view: View,
     events: Events,
     rule: Rule,
-    stops: Stops,
-    book: Book,
-    pending: Pending,
+    stops: StopConditions,
+    records: ReplayRecords,
+    pending: PendingBatch,
 ) -> int:
     """Take events ``span[0]..span[1]`` through Algorithm 1, steps 2a to 2f; the place after the last one taken."""
     loop = _drive_cached if is_builtin(state) else _drive_fresh
-    return int(loop(span, state, view, events, rule, stops, book, pending))
+    return int(loop(span, state, view, events, rule, stops, records, pending))
 
 
-def pack(events: Events, rule: Rule, book: Book, pending: Pending) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
+def pack(
+    events: Events, rule: Rule, records: ReplayRecords, pending: PendingBatch
+) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arrays and numbers as two plain tuples, which reach compiled code four times faster than named ones."""
-    arrays = (*events, book.run, *book.ratios[:-1], *book.curve, *book.accepted, *book.trace, *pending)
-    return arrays, (*rule, book.ratios.q)
+    arrays = (*events, records.run, *records.ratios[:-1], *records.curve, *records.accepted, *records.trace, *pending)
+    return arrays, (*rule, records.ratios.q)
 
 
 @compiled
@@ -355,10 +363,10 @@ def drive_scored(
     """The same for a block that a Python policy has scored, its events from ``span[0]`` on; see :func:`pack`."""
     events = Events(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5])
     ratios = RunningQuantile(arrays[7], arrays[8], arrays[9], arrays[10], numbers[4])
-    taken = Accepted(arrays[13], arrays[14], arrays[15])
+    taken = AcceptedEvents(arrays[13], arrays[14], arrays[15])
     trace = TraceArrays(arrays[16], arrays[17], arrays[18], arrays[19])
-    book = Book(arrays[6], ratios, Curve(arrays[11], arrays[12]), taken, trace)
-    pending = Pending(arrays[20], arrays[21], arrays[22])
+    records = ReplayRecords(arrays[6], ratios, Curve(arrays[11], arrays[12]), taken, trace)
+    pending = PendingBatch(arrays[20], arrays[21], arrays[22])
     rule = Rule(numbers[0], numbers[1], numbers[2], numbers[3])
-    scored, stops = Scored(probabilities, span[0]), Stops(accepted, queue, NEVER)
-    return _drive_cached(span, scored, Dense(probabilities), events, rule, stops, book, pending)
+    scored, stops = ScoredBlock(probabilities, span[0]), StopConditions(accepted, queue, NEVER)
+    return _drive_cached(span, scored, Dense(probabilities), events, rule, stops, records, pending)
