@@ -260,7 +260,7 @@ def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagn
 Rows: TypeAlias = "Sequence[dict[str, Any]]"
 
 
-Rule: TypeAlias = Callable[[Rows, str], Any]
+PoolingRule: TypeAlias = Callable[[Rows, str], Any]
 
 
 def joined_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
@@ -290,7 +290,7 @@ propensities_estimated=False)
     if kind not in KINDS:
         alike = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
         return OtherDiagnostics({**alike, "events": sum(one.events for one in found)})
-    rules = RULES | OWN_RULES.get(kind, {})
+    rules = POOLING_RULES | SPECIAL_POOLING_RULES.get(kind, {})
     joined: Diagnostics = kind(**{name: rules[name](rows, name) for name in rows[0]})
     return joined
 
@@ -341,7 +341,7 @@ def _worth(rows: Rows, name: str) -> float:
     return float(sums.sum() ** 2 / squares.sum()) if squares.size else 0.0
 
 
-RULES: dict[str, Rule] = {
+POOLING_RULES: dict[str, PoolingRule] = {
     **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _added),
     **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _added),
     **dict.fromkeys(("rounds", "passes_each"), _fewest),
@@ -356,4 +356,4 @@ RULES: dict[str, Rule] = {
 
 
 # trajectories of one order, on average
-OWN_RULES: dict[type, dict[str, Rule]] = {PermutedDiagnostics: {"trajectories": _mean}}
+SPECIAL_POOLING_RULES: dict[type, dict[str, PoolingRule]] = {PermutedDiagnostics: {"trajectories": _mean}}

@@ -18,7 +18,7 @@ from numba.extending import register_jitable
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import corrected
-from backcast._engine.replay_loop import Events
+from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import ActionFeatures, view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, uncached
@@ -79,7 +79,7 @@ class ClockPass:
 
 
 @compiled
-def weigh(events: Events, probabilities: FloatArray, start: int, meters: Meters) -> None:
+def weigh(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
     """Speeds ``w_k`` and values ``R_k`` of the events from ``start`` on, one row of probabilities each."""
     actions, rewards, propensities = events.actions, events.rewards, events.propensities
     predicted, speed, value = events.predicted, meters.speed, meters.value
@@ -157,7 +157,7 @@ def note_rounds(rounds: Rounds, t: int, fired: IntArray, reading: Any) -> None:
 
 
 @compiled
-def play_round(t: int, batch: int, events: Events, meters: Meters, rounds: Rounds) -> IntArray:
+def play_round(t: int, batch: int, events: EventArrays, meters: Meters, rounds: Rounds) -> IntArray:
     """Read the clock, let the next events fire, write the rounds down; the events that fired."""
     reading = read_clock(meters, events.uniforms)
     fired = next_to_fire(meters.delay, min(batch, rounds.order.size - t))
@@ -291,7 +291,7 @@ _DIVIDED = {True: compiled(_divided_pass), False: uncached(_divided_pass)}
 _WHOLE = {True: compiled(_whole_pass), False: uncached(_whole_pass)}
 
 
-def clock_pass(policy: Any, log: Log, events: Events, horizon: int, rng: np.random.Generator) -> ClockPass:
+def clock_pass(policy: Any, log: Log, events: EventArrays, horizon: int, rng: np.random.Generator) -> ClockPass:
     """Run a fresh copy of the policy for ``horizon`` rounds, or until no event can fire.
 
     ``events.uniforms`` are the thresholds.
@@ -307,7 +307,7 @@ def clock_pass(policy: Any, log: Log, events: Events, horizon: int, rng: np.rand
     return ClockPass(rounds.order[:played], rounds.value[:played], rounds.exhausted[:played], event_values)
 
 
-def _compiled_pass(twin: CompiledPolicy, log: Log, events: Events, meters: Meters, rounds: Rounds) -> int:
+def _compiled_pass(twin: CompiledPolicy, log: Log, events: EventArrays, meters: Meters, rounds: Rounds) -> int:
     view, state = view_of(log._contexts), twin.state_for(log._contexts)
     if is_divisible(state) and not isinstance(view, ActionFeatures):
         divided = _DIVIDED[is_builtin(state)]
@@ -316,7 +316,7 @@ def _compiled_pass(twin: CompiledPolicy, log: Log, events: Events, meters: Meter
     return int(_WHOLE[is_builtin(state)](state, view, events, twin.batch_size, alike, meters, rounds))
 
 
-def _scored_pass(twin: Any, log: Log, events: Events, meters: Meters, rounds: Rounds) -> int:
+def _scored_pass(twin: Any, log: Log, events: EventArrays, meters: Meters, rounds: Rounds) -> int:
     """The pass with a policy that lives in Python: scored once per update."""
     horizon = rounds.order.size
     learning = is_learning(twin)
@@ -334,6 +334,6 @@ def _scored_pass(twin: Any, log: Log, events: Events, meters: Meters, rounds: Ro
     return t
 
 
-def _score_all(twin: Any, log: Log, events: Events, meters: Meters) -> None:
+def _score_all(twin: Any, log: Log, events: EventArrays, meters: Meters) -> None:
     for start in range(0, len(log), SCORING_BLOCK):
         weigh(events, probabilities_of(twin, log[start : start + SCORING_BLOCK]), start, meters)

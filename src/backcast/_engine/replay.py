@@ -16,17 +16,17 @@ from backcast._engine.replay_loop import (
     NEVER,
     REPLAY_RECORD,
     AcceptedEvents,
-    Curve,
-    Events,
+    CurveSums,
+    EventArrays,
     PendingBatch,
+    ReplayConstants,
     ReplayRecords,
-    Rule,
     StopConditions,
     TraceArrays,
     close_block,
     drive,
     drive_scored,
-    events_of,
+    event_arrays,
     new_curve,
     new_record,
     pack,
@@ -100,7 +100,7 @@ class Part:
     """A part of the log while it is fed, with what is worked out at its first use and kept."""
 
     log: Log
-    events: Events
+    events: EventArrays
     trace: TraceArrays
     packed: tuple[Any, Any] | None = None
     _asker: Asker | None = None
@@ -192,12 +192,12 @@ class Run:
     keep_order: bool = True
     lessons: list[Lesson] | None = None
     trajectories: list[Trajectory] = field(default_factory=list)
-    curve: Curve = field(init=False)
+    curve: CurveSums = field(init=False)
 
     def __post_init__(self) -> None:
         adaptive = self.schedule.q is not None and self.schedule.calibrate is None
         low, high = self.reward_range
-        self._rule = Rule(float(self.schedule.c_max), adaptive, float(low), float(high))
+        self._constants = ReplayConstants(float(self.schedule.c_max), adaptive, float(low), float(high))
         self._goal = NEVER if self.horizon is None else self.horizon
         self.curve = new_curve(self.horizon)
         self._ratios: RunningQuantile | None = None
@@ -212,7 +212,7 @@ class Run:
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
         """Take in the next part of the log, with the reward model's predictions and the acceptance draws."""
-        part = Part(log, events_of(log, predicted, uniforms), TraceArrays.of_length(0) if trace is None else trace)
+        part = Part(log, event_arrays(log, predicted, uniforms), TraceArrays.of_length(0) if trace is None else trace)
         place = told = 0
         while place < len(log):
             if self._twin is None:
@@ -235,7 +235,7 @@ class Run:
         if self._twin is None or self._seen() == 0:
             return list(self.trajectories)
         sums = self._sums.copy()
-        close_block(sums[0], self._rule, Curve(self.curve.sums.copy(), self.curve.width.copy()))
+        close_block(sums[0], self._constants, CurveSums(self.curve.sums.copy(), self.curve.width.copy()))
         order, weights = joined(self._order, np.int64), joined(self._weights, np.float64)
         return [*self.trajectories, Trajectory(sums[0], self.horizon is None, order, weights)]
 
@@ -244,7 +244,7 @@ class Run:
         self._enter(fresh_copy(self.policy, log, self.rng.spawn(1)[0]))
         if self._ratios is None or not self.schedule.carry:
             self._ratios = self._first_ratios()
-        self._watch(new_record(self._first_multiplier(self._ratios), self._rule))
+        self._watch(new_record(self._first_multiplier(self._ratios), self._constants))
 
     def _enter(self, twin: Any) -> None:
         """Let a policy into a trajectory, its queues empty."""
@@ -263,9 +263,9 @@ class Run:
         self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
 
     def _first_ratios(self) -> RunningQuantile:
-        ratios = new_quantile(self.schedule.q or 0.0, self._rule.c_max, self._quantile_length())
+        ratios = new_quantile(self.schedule.q or 0.0, self._constants.c_max, self._quantile_length())
         slice_ = self.schedule.warm_up
-        if slice_ is None or not self._rule.adaptive:
+        if slice_ is None or not self._constants.adaptive:
             return ratios
         probabilities = probabilities_of(self._twin, slice_)
         own = probabilities[np.arange(len(slice_)), slice_._actions]
@@ -282,10 +282,10 @@ class Run:
 
     def _first_multiplier(self, ratios: RunningQuantile) -> float:
         if self.schedule.calibrate is not None:
-            return min(self._rule.c_max, self.schedule.calibrate(self._twin))
-        if not self._rule.adaptive or ratios.counts[TOTAL] == 0:
-            return self._rule.c_max
-        return float(min(self._rule.c_max, quantile(ratios)))
+            return min(self._constants.c_max, self.schedule.calibrate(self._twin))
+        if not self._constants.adaptive or ratios.counts[TOTAL] == 0:
+            return self._constants.c_max
+        return float(min(self._constants.c_max, quantile(ratios)))
 
     def _seen(self) -> int:
         return int(self._spent[0][0] + self._spent[1][0])
@@ -306,7 +306,7 @@ class Run:
             assert self._ratios is not None
             self._note_accepted(part.log)
             self._room = max(length, SMALLEST_ROOM)
-            if self._rule.adaptive:
+            if self._constants.adaptive:
                 self._ratios = make_room(self._ratios, self._room)
             self._found = AcceptedEvents.of_length(self._room if self.keep_order else 0)
             part.packed = None
@@ -324,7 +324,7 @@ class Run:
         stops = StopConditions(self._pause(), NEVER if alone else self._due, self._batch if alone else NEVER)
         state = self._twin.state_for(part.log._contexts)
         after = drive(
-            (place, end), state, part.view, part.events, self._rule, stops, self._records(part), self._pending
+            (place, end), state, part.view, part.events, self._constants, stops, self._records(part), self._pending
         )
         self._room -= after - place
         return after - place
@@ -334,7 +334,7 @@ class Run:
         end = min(len(part.log), place + self._block_length(part.log.n_actions))
         self._make_room(end - place, part)
         if part.packed is None:
-            part.packed = pack(part.events, self._rule, self._records(part), self._pending)
+            part.packed = pack(part.events, self._constants, self._records(part), self._pending)
         probabilities = part.asker(self._twin)(place, end)
         after = drive_scored((place, end), probabilities, self._pause(), self._due, *part.packed)
         self._room -= after - place
@@ -376,7 +376,7 @@ class Run:
                 self.lessons.append(lesson)
             self._waiting, self._due = [], self._batch
         if self.schedule.calibrate is not None and accepted > 0 and accepted % self.schedule.refresh == 0:
-            set_multiplier(self._sums[0], min(self._rule.c_max, self.schedule.calibrate(self._twin)))
+            set_multiplier(self._sums[0], min(self._constants.c_max, self.schedule.calibrate(self._twin)))
 
     def _set_aside(self, part: Part) -> None:
         """Copy the queued events out of the part they are in."""
@@ -395,7 +395,7 @@ class Run:
             self._room = 0
 
     def _finish(self, *, complete: bool) -> None:
-        close_block(self._sums[0], self._rule, self.curve)
+        close_block(self._sums[0], self._constants, self.curve)
         order = joined(self._order, np.int64)
         self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
         self._twin = None
@@ -434,7 +434,7 @@ def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[Les
         Trajectory(own, bool(complete), NONE, NONE.astype(np.float64))
         for own, complete in zip(sums, state["complete"], strict=True)
     ]
-    run.curve = Curve(*state["curve"])
+    run.curve = CurveSums(*state["curve"])
     run._ratios = None if state["ratios"] is None else RunningQuantile(*state["ratios"])
     # every trajectory took a stream of randomness of its own
     run.rng.spawn(len(run.trajectories))

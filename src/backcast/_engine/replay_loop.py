@@ -50,7 +50,7 @@ REPLAY_RECORD = np.dtype(
 )
 
 
-class Events(NamedTuple):
+class EventArrays(NamedTuple):
     """Columns of a log for compiled code; ``predicted`` has a row an event, or one row for all."""
 
     actions: IntArray
@@ -61,7 +61,7 @@ class Events(NamedTuple):
     uniforms: FloatArray
 
 
-class Rule(NamedTuple):
+class ReplayConstants(NamedTuple):
     """What stays fixed in a run: the largest multiplier, whether a quantile moves it, the known reward range."""
 
     c_max: float
@@ -70,7 +70,7 @@ class Rule(NamedTuple):
     reward_high: float
 
 
-class Curve(NamedTuple):
+class CurveSums(NamedTuple):
     """Sums by round, in bins that double their width when they fill: ``c R, c, c^2 R^2, c^2 R, c^2``."""
 
     sums: FloatArray
@@ -109,14 +109,14 @@ class ReplayRecords(NamedTuple):
 
     run: Any
     ratios: RunningQuantile
-    curve: Curve
+    curve: CurveSums
     accepted: AcceptedEvents
     trace: TraceArrays
 
 
-def events_of(log: Log, predicted: FloatArray, uniforms: FloatArray) -> Events:
+def event_arrays(log: Log, predicted: FloatArray, uniforms: FloatArray) -> EventArrays:
     """The log's columns for compiled code."""
-    return Events(
+    return EventArrays(
         plain(log._actions, np.int64),
         plain(log._rewards),
         plain(log._propensities),
@@ -126,7 +126,7 @@ def events_of(log: Log, predicted: FloatArray, uniforms: FloatArray) -> Events:
     )
 
 
-def new_record(c: float, rule: Rule) -> npt.NDArray[Any]:
+def new_record(c: float, rule: ReplayConstants) -> npt.NDArray[Any]:
     """The record of a trajectory that has seen nothing, with its first multiplier."""
     run = np.zeros(1, dtype=REPLAY_RECORD)
     run["c"] = c
@@ -135,14 +135,14 @@ def new_record(c: float, rule: Rule) -> npt.NDArray[Any]:
     return run
 
 
-def new_curve(horizon: int | None = None) -> Curve:
+def new_curve(horizon: int | None = None) -> CurveSums:
     """Empty sums by round; with a known horizon the bins are of their final width at once."""
     width = 1 if horizon is None else -(-horizon // CURVE_BINS)
-    return Curve(np.zeros((CURVE_BINS, 5)), np.array([width], dtype=np.int64))
+    return CurveSums(np.zeros((CURVE_BINS, 5)), np.array([width], dtype=np.int64))
 
 
 @compiled
-def add_to_curve(curve: Curve, round_: int, c: float, events: int, value: float, squared: float) -> None:
+def add_to_curve(curve: CurveSums, round_: int, c: float, events: int, value: float, squared: float) -> None:
     """Add a block to the bin of its round, merging neighbours when the rounds outgrow the bins."""
     sums, width = curve.sums, curve.width
     while round_ >= sums.shape[0] * width[0]:
@@ -187,7 +187,7 @@ def add_event_to_block(run: Any, weight: float, value: float) -> None:
 
 
 @compiled
-def close_block(run: Any, rule: Rule, curve: Curve) -> None:
+def close_block(run: Any, rule: ReplayConstants, curve: CurveSums) -> None:
     """Steps 2b and 2c for a whole block, ``R += c R_k`` and ``C += c``.
 
     The variation is taken about the mean of the blocks before, which this block did not set.
@@ -211,7 +211,7 @@ def close_block(run: Any, rule: Rule, curve: Curve) -> None:
 
 
 @compiled
-def accept(run: Any, k: int, reward: float, rule: Rule, records: ReplayRecords) -> None:
+def record_acceptance(run: Any, k: int, reward: float, rule: ReplayConstants, records: ReplayRecords) -> None:
     """Book an acceptance: the block ends, and the multiplier may move."""
     accepted = records.accepted
     if accepted.places.size > 0:
@@ -315,7 +315,7 @@ def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any,
             if ratio < ceiling[0]:
                 keep(ratios, ratio)
         if accepted:
-            accept(run, k, rewards[k], rule, records)
+            record_acceptance(run, k, rewards[k], rule, records)
             waiting = queue_event(pending, k, probability)
             if run.accepted >= stops.accepted or waiting >= stops.queue:
                 return k + 1
@@ -337,8 +337,8 @@ def drive(
     span: tuple[int, int],
     state: Any,
     view: View,
-    events: Events,
-    rule: Rule,
+    events: EventArrays,
+    rule: ReplayConstants,
     stops: StopConditions,
     records: ReplayRecords,
     pending: PendingBatch,
@@ -349,7 +349,7 @@ def drive(
 
 
 def pack(
-    events: Events, rule: Rule, records: ReplayRecords, pending: PendingBatch
+    events: EventArrays, rule: ReplayConstants, records: ReplayRecords, pending: PendingBatch
 ) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
     """Arrays and numbers as two plain tuples, which reach compiled code four times faster than named ones."""
     arrays = (*events, records.run, *records.ratios[:-1], *records.curve, *records.accepted, *records.trace, *pending)
@@ -361,12 +361,12 @@ def drive_scored(
     span: tuple[int, int], probabilities: FloatArray, accepted: int, queue: int, arrays: Any, numbers: Any
 ) -> int:
     """The same for a block that a Python policy has scored, its events from ``span[0]`` on; see :func:`pack`."""
-    events = Events(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5])
+    events = EventArrays(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5])
     ratios = RunningQuantile(arrays[7], arrays[8], arrays[9], arrays[10], numbers[4])
     taken = AcceptedEvents(arrays[13], arrays[14], arrays[15])
     trace = TraceArrays(arrays[16], arrays[17], arrays[18], arrays[19])
-    records = ReplayRecords(arrays[6], ratios, Curve(arrays[11], arrays[12]), taken, trace)
+    records = ReplayRecords(arrays[6], ratios, CurveSums(arrays[11], arrays[12]), taken, trace)
     pending = PendingBatch(arrays[20], arrays[21], arrays[22])
-    rule = Rule(numbers[0], numbers[1], numbers[2], numbers[3])
+    rule = ReplayConstants(numbers[0], numbers[1], numbers[2], numbers[3])
     scored, stops = ScoredBlock(probabilities, span[0]), StopConditions(accepted, queue, NEVER)
     return _drive_cached(span, scored, Dense(probabilities), events, rule, stops, records, pending)

@@ -12,7 +12,7 @@ from scipy import stats
 
 from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._engine.replay import MultiplierSchedule, Run, Trajectory, restore_run, run_state
-from backcast._engine.replay_loop import Curve
+from backcast._engine.replay_loop import CurveSums
 from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
@@ -127,7 +127,7 @@ class Simulation:
     """
 
     trajectories: list[Trajectory]
-    curve: Curve
+    curve: CurveSums
     log: Log | None
     reward_range: tuple[float, float]
     value_range: tuple[float, float]
@@ -240,7 +240,7 @@ def diagnose(request: EvaluationRequest, found: Simulation) -> ReplayDiagnostics
 _SUMMED = ("events", "accepted", "excess", "weight", "cut", "ratio", "ratio_squared")
 
 
-def curve_of(curve: Curve, level: float) -> LearningCurve:
+def curve_of(curve: CurveSums, level: float) -> LearningCurve:
     """Sums by round as a curve of at most fifty points, with a pointwise normal band."""
     used = int(np.flatnonzero(curve.sums[:, 1])[-1]) + 1
     group = -(-used // SHOWN_POINTS)

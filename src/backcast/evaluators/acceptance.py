@@ -78,7 +78,7 @@ class Budget:
             count("refreshes", self.refreshes)
 
 
-Rule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
+AcceptanceRule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
 
 
 def smallest_probability(request: EvaluationRequest) -> float:
@@ -124,7 +124,7 @@ def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses:
 
 
 def schedule_for(
-    rule: Rule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None
+    rule: AcceptanceRule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None
 ) -> MultiplierSchedule:
     """Turn a rule into what the engine does."""
     if isinstance(rule, Quantile):

@@ -14,7 +14,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.clock import ClockPass, clock_pass
-from backcast._engine.replay_loop import events_of
+from backcast._engine.replay_loop import event_arrays
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
@@ -135,7 +135,7 @@ class ClockReplay:
     def _pass(
         self, policy: object, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int
     ) -> ClockPass:
-        return clock_pass(policy, log, events_of(log, predicted, rng.random(len(log))), horizon, rng)
+        return clock_pass(policy, log, event_arrays(log, predicted, rng.random(len(log))), horizon, rng)
 
     def failure(self, material: Material, reached: int) -> HorizonNotReached:
         """The error for a horizon that exhausts the log."""
@@ -170,7 +170,7 @@ class ClockReplay:
         rng: np.random.Generator,
     ) -> ClockTrace:
         """One pass with the given thresholds, to the horizon or until no event can fire."""
-        one = clock_pass(policy, log, events_of(log, predicted, uniforms), horizon or len(log), rng)
+        one = clock_pass(policy, log, event_arrays(log, predicted, uniforms), horizon or len(log), rng)
         if horizon is not None and one.rounds < horizon:
             raise self.failure(Material(log, predicted, horizon), one.rounds)
         accepted = np.zeros(len(log), dtype=np.bool_)

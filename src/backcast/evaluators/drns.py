@@ -32,7 +32,7 @@ from backcast.evaluators._replicate_statistics import Outcome, Replicated, bin_e
 from backcast.evaluators._replicates import Material, replicated
 from backcast.evaluators._reward_predictions import honest_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
-from backcast.evaluators.acceptance import Budget, Quantile, Rule, WorstCase, schedule_for
+from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
 from backcast.io.stream import head_of
 
 GRID = (0.0, 0.01, 0.05, 0.1)
@@ -70,7 +70,7 @@ class DRns:
 
     q: float | Literal["auto"] | None = None
     c_max: float = 1.0
-    acceptance: Rule | None = None
+    acceptance: AcceptanceRule | None = None
     warm_up: int = 0
     carry: bool = False
 
@@ -96,7 +96,7 @@ class DRns:
         return cls(q=0.01, warm_up=min(MOST_WARM_UP, events // 20), carry=True)
 
     @property
-    def rule(self) -> Rule:
+    def rule(self) -> AcceptanceRule:
         """The acceptance rule in force."""
         if self.acceptance is not None:
             return self.acceptance
