@@ -32,10 +32,10 @@ def is_sparse(contexts: object) -> TypeGuard[scipy.sparse.csr_array[Any]]:
     return hasattr(contexts, "tocsr")
 
 
-def joined_contexts(parts: list[Contexts]) -> Contexts:
+def concat_contexts(parts: list[Contexts]) -> Contexts:
     """Contexts end to end, dense or sparse.
 
-    >>> joined_contexts([np.zeros((1, 2)), np.ones((2, 2))]).shape
+    >>> concat_contexts([np.zeros((1, 2)), np.ones((2, 2))]).shape
     (3, 2)
     """
     if len(parts) == 1:

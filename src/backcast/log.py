@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse, joined_contexts
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
 from backcast._log_validation import (
     action_codes,
     availability_mask,
@@ -306,7 +306,7 @@ def joined_log(parts: list[Log]) -> Log:
     names = ("_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
     columns = {name: [getattr(part, name) for part in parts] for name in names}
     whole = {name: None if some[0] is None else np.concatenate(some) for name, some in columns.items()}
-    return parts[0].replace(_contexts=joined_contexts([part._contexts for part in parts]), **whole)
+    return parts[0].replace(_contexts=concat_contexts([part._contexts for part in parts]), **whole)
 
 
 def log_fingerprint(log: Log) -> str:

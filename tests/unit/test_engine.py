@@ -10,7 +10,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast._arrays import joined_contexts
+from backcast._arrays import concat_contexts
 from backcast._engine.equations import accepts, event_value, quantile_rank
 from backcast._engine.forward import RewardLaw, draw_action, draw_reward, run_forward
 from backcast._engine.quantile import make_room, new_quantile, observe, quantile
@@ -279,5 +279,5 @@ def test_sparse_contexts_join_end_to_end() -> None:
     import scipy.sparse
 
     parts: list[Any] = [scipy.sparse.csr_array(np.eye(2)), scipy.sparse.csr_array(np.ones((1, 2)))]
-    joined: Any = joined_contexts(parts)
+    joined: Any = concat_contexts(parts)
     np.testing.assert_array_equal(joined.toarray(), [[1, 0], [0, 1], [1, 1]])

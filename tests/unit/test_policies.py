@@ -23,23 +23,23 @@ def started(policy: Any, n_actions: int = 3, n_features: int = 4) -> Any:
     return own
 
 
-class Lesson(NamedTuple):
+class TrainingBatch(NamedTuple):
     contexts: Any
     actions: Any
     rewards: Any
     probabilities: Any
 
 
-def lesson(n: int = 40, n_actions: int = 3, n_features: int = 4, own: bool = False) -> Lesson:
+def lesson(n: int = 40, n_actions: int = 3, n_features: int = 4, own: bool = False) -> TrainingBatch:
     rng = np.random.default_rng(1)
     contexts = rng.normal(size=(n, n_actions, n_features) if own else (n, n_features))
-    return Lesson(contexts, rng.integers(n_actions, size=n), rng.random(n), np.full(n, 0.5))
+    return TrainingBatch(contexts, rng.integers(n_actions, size=n), rng.random(n), np.full(n, 0.5))
 
 
 class PlainRidge:
     """Ridge regressions solved outright: one an action, or one for all when actions have features."""
 
-    def __init__(self, taught: Lesson, ridge: float, n_actions: int = 3) -> None:
+    def __init__(self, taught: TrainingBatch, ridge: float, n_actions: int = 3) -> None:
         x, a, r, _ = taught
         self.own = x.ndim == 3
         rows = x[np.arange(len(a)), a] if self.own else x

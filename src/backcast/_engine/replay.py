@@ -35,14 +35,14 @@ from backcast._engine.replay_loop import (
 from backcast._kernels.contexts import View, view_of
 from backcast.log import Log
 from backcast.policies._calls import (
-    Asker,
-    Lesson,
+    BlockScorer,
+    TrainingBatch,
+    batch_from_arrays,
+    batch_to_arrays,
+    concat_batches,
     fresh_copy,
-    give,
-    joined_lesson,
-    lesson_from,
-    plain_lesson,
     probabilities_of,
+    update_policy,
 )
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
@@ -103,17 +103,17 @@ class Part:
     events: EventArrays
     trace: TraceArrays
     packed: tuple[Any, Any] | None = None
-    _asker: Asker | None = None
+    _asker: BlockScorer | None = None
 
     @cached_property
     def view(self) -> View:
         """The contexts for compiled policies."""
         return view_of(self.log._contexts)
 
-    def asker(self, policy: Any) -> Asker:
+    def asker(self, policy: Any) -> BlockScorer:
         """The policy of the present trajectory, asked about this part."""
         if self._asker is None:
-            self._asker = Asker(policy, self.log)
+            self._asker = BlockScorer(policy, self.log)
         return self._asker
 
     def forget(self) -> None:
@@ -190,7 +190,7 @@ class Run:
     driver: str = "auto"
     block_size: int | None = None
     keep_order: bool = True
-    lessons: list[Lesson] | None = None
+    lessons: list[TrainingBatch] | None = None
     trajectories: list[Trajectory] = field(default_factory=list)
     curve: CurveSums = field(init=False)
 
@@ -252,7 +252,7 @@ class Run:
         self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
         self._pending = PendingBatch.of_length(self._batch if self._batch < NEVER else 0)
         # events set aside in earlier parts, and how many more the policy learns with them
-        self._waiting: list[Lesson] = []
+        self._waiting: list[TrainingBatch] = []
         self._due = self._batch
         self._order: list[IntArray] = []
         self._weights: list[FloatArray] = []
@@ -370,8 +370,8 @@ class Run:
             return
         if self._pending.filled[0] >= self._due:
             self._set_aside(part)
-            lesson = joined_lesson(self._waiting)
-            give(self._twin, lesson)
+            lesson = concat_batches(self._waiting)
+            update_policy(self._twin, lesson)
             if self.lessons is not None:
                 self.lessons.append(lesson)
             self._waiting, self._due = [], self._batch
@@ -421,13 +421,13 @@ def run_state(run: Run) -> dict[str, Any]:
         state["twin"] = {
             "sums": _bare(run._sums),
             "due": int(run._due),
-            "waiting": [plain_lesson(lesson) for lesson in run._waiting],
+            "waiting": [batch_to_arrays(lesson) for lesson in run._waiting],
             "policy": list(_leaves(run._twin._state)) if isinstance(run._twin, CompiledPolicy) else None,
         }
     return state
 
 
-def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[Lesson]) -> None:
+def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[TrainingBatch]) -> None:
     """Bring a new run to a state; ``log`` are any events of its log, ``lessons`` those of the present trajectory."""
     sums = _record(state["done"])
     run.trajectories[:] = [
@@ -444,11 +444,11 @@ def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[Les
     run._enter(fresh_copy(run.policy, log, run.rng.spawn(1)[0]))
     run._watch(_record(twin["sums"]))
     run._due = twin["due"]
-    run._waiting = [lesson_from(lesson) for lesson in twin["waiting"]]
+    run._waiting = [batch_from_arrays(lesson) for lesson in twin["waiting"]]
     if isinstance(run._twin, CompiledPolicy):
         _restore_policy(run._twin, twin["policy"], log)
     for lesson in lessons:
-        give(run._twin, lesson)
+        update_policy(run._twin, lesson)
 
 
 def _restore_policy(policy: CompiledPolicy, kept: list[Any], log: Log) -> None:

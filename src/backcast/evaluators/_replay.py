@@ -23,7 +23,7 @@ from backcast.evaluators.acceptance import smallest_in
 from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval
 from backcast.io.stream import cut_head
 from backcast.log import Log
-from backcast.policies._calls import Lesson, fresh_copy, teach
+from backcast.policies._calls import TrainingBatch, fresh_copy, teach
 from backcast.policies.base import batch_size_of, is_learning
 
 FIRST_ROWS = 65_536  # events of a stream whose rewards stand for a range that was not declared
@@ -84,7 +84,7 @@ class Course:
         noted = [self.smallest, self.bound_known, *self.rewards, *self.values]
         return {"events": self.events, "noted": noted, "run": run_state(self.run)}
 
-    def restore(self, state: dict[str, Any], log: Log, lessons: list[Lesson]) -> None:
+    def restore(self, state: dict[str, Any], log: Log, lessons: list[TrainingBatch]) -> None:
         """Bring a new course to a state; ``log`` are any events of its log."""
         self.events = state["events"]
         self.smallest, self.bound_known, *ranges = state["noted"]

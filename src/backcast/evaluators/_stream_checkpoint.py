@@ -17,7 +17,7 @@ from backcast._parallel.checkpoint import Checkpoint
 from backcast.errors import OptionError
 from backcast.evaluators._reward_predictions import Guide, Model
 from backcast.log import Log
-from backcast.policies._calls import Lesson, lesson_from, name_of, plain_lesson, probabilities_of
+from backcast.policies._calls import TrainingBatch, batch_from_arrays, batch_to_arrays, policy_name, probabilities_of
 from backcast.policies.base import is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -88,12 +88,12 @@ class Diary:
         if len(run.trajectories) != self._trajectories:
             self._files, self._trajectories = range(self._files.stop, self._files.stop), len(run.trajectories)
         if run.lessons:
-            self.keep.put(f"lessons-{self._files.stop}", [plain_lesson(lesson) for lesson in run.lessons])
+            self.keep.put(f"lessons-{self._files.stop}", [batch_to_arrays(lesson) for lesson in run.lessons])
             self._files = range(self._files.start, self._files.stop + 1)
             run.lessons.clear()
 
-    def _lessons(self) -> list[Lesson]:
-        lessons: list[Lesson] = []
+    def _lessons(self) -> list[TrainingBatch]:
+        lessons: list[TrainingBatch] = []
         for number in self._files:
             found = self.keep.get(f"lessons-{number}")
             if found is None:
@@ -101,16 +101,16 @@ class Diary:
                     f"the checkpoint has lost what the policy was taught (lessons-{number}), so this run cannot go on "
                     "from it; remove the folder and start again"
                 )
-            lessons += [lesson_from(lesson) for lesson in found.value]
+            lessons += [batch_from_arrays(lesson) for lesson in found.value]
         return lessons
 
     def _said(self, log: Log) -> dict[str, Any]:
         """What policy and reward model say of these events."""
         said: dict[str, Any] = {}
         if self.course.run._twin is not None:
-            said[name_of(self.course.run.policy)] = probabilities_of(self.course.run._twin, log)
+            said[policy_name(self.course.run.policy)] = probabilities_of(self.course.run._twin, log)
         if isinstance(self.guide, Model):
-            said[name_of(self.guide.model)] = np.asarray(self.guide.model.predict(log.contexts))
+            said[policy_name(self.guide.model)] = np.asarray(self.guide.model.predict(log.contexts))
         return said
 
     def _check_same(self, then: dict[str, Any], now: dict[str, Any]) -> None:

@@ -14,7 +14,7 @@ from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators._weighted_events import WeighedLog, weigh
-from backcast.policies._calls import name_of
+from backcast.policies._calls import policy_name
 
 BAND_CELLS = 2000
 
@@ -268,7 +268,7 @@ def distribution_for(request: EvaluationRequest) -> RewardDistribution:
         propensities_estimated=events.propensities_estimated,
     )
     low, high = np.maximum(cdf - reach, 0.0), np.minimum(cdf + reach, 1.0)
-    name = request.policy_name or name_of(request.policy)
+    name = request.policy_name or policy_name(request.policy)
     return RewardDistribution(sums.rewards, cdf, low, high, request.level, name, facts, sums)
 
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse, joined_contexts
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
 from backcast._kernels.contexts import mask_of
 from backcast._kernels.jit import compiled
 from backcast.errors import BackcastError, PolicyError
@@ -26,7 +26,7 @@ FINE, NOT_A_NUMBER, NEGATIVE, WRONG_SUM, UNAVAILABLE = range(5)
 
 
 @compiled
-def first_fault(probabilities: FloatArray, available: BoolArray) -> tuple[int, int, int, float]:
+def first_contract_violation(probabilities: FloatArray, available: BoolArray) -> tuple[int, int, int, float]:
     """Row, action, kind and value of the first probability that breaks the contract; kind 0 if none does."""
     for k in range(probabilities.shape[0]):
         total = 0.0
@@ -44,10 +44,10 @@ def first_fault(probabilities: FloatArray, available: BoolArray) -> tuple[int, i
     return 0, 0, FINE, 0.0
 
 
-def name_of(policy: object) -> str:
+def policy_name(policy: object) -> str:
     """How messages call a policy.
 
-    >>> name_of(PolicyError("x"))
+    >>> policy_name(PolicyError("x"))
     'PolicyError'
     """
     return type(policy).__name__
@@ -59,12 +59,12 @@ def fresh_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
         twin = copy.deepcopy(policy)
     except Exception as problem:
         raise PolicyError(
-            f"{name_of(policy)} cannot be copied ({problem}); evaluators train a copy. Give it a __deepcopy__"
+            f"{policy_name(policy)} cannot be copied ({problem}); evaluators train a copy. Give it a __deepcopy__"
         ) from problem
     if isinstance(twin, StartsFresh):
         _start(twin, log, rng)
     if is_learning(twin) and batch_size_of(twin) < 1:
-        raise PolicyError(f"{name_of(policy)}.batch_size is {batch_size_of(twin)}; it must be at least 1")
+        raise PolicyError(f"{policy_name(policy)}.batch_size is {batch_size_of(twin)}; it must be at least 1")
     return twin
 
 
@@ -75,7 +75,7 @@ def _start(twin: StartsFresh, log: Log, rng: np.random.Generator) -> None:
         raise
     except Exception as problem:
         raise PolicyError(
-            f"{name_of(twin)}.start failed for {log.n_actions} actions and {log.n_features} features: "
+            f"{policy_name(twin)}.start failed for {log.n_actions} actions and {log.n_features} features: "
             f"{type(problem).__name__}: {problem}"
         ) from problem
 
@@ -87,10 +87,10 @@ def contexts_for(policy: Any, log: Log) -> Contexts:
 
 def probabilities_of(policy: Any, log: Log) -> FloatArray:
     """The policy's probabilities at every event of the log, checked."""
-    return Asker(policy, log)(0, len(log))
+    return BlockScorer(policy, log)(0, len(log))
 
 
-class Lesson(NamedTuple):
+class TrainingBatch(NamedTuple):
     """Accepted events for a policy to learn from, with the policy's own probabilities and the rows they came from."""
 
     contexts: Contexts
@@ -100,12 +100,12 @@ class Lesson(NamedTuple):
     rows: IntArray
 
 
-class Asker:
+class BlockScorer:
     """A policy asked about blocks of one (part of a) log; what is the same for every block is looked up once.
 
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0, 1], rewards=[0, 0], propensities=[0.5, 0.5])
-    >>> Asker(Fixed([0.25, 0.75]), log)(1, 2)
+    >>> BlockScorer(Fixed([0.25, 0.75]), log)(1, 2)
     array([[0.25, 0.75]])
     """
 
@@ -129,28 +129,28 @@ class Asker:
         except Exception as problem:
             rows, kind = _rows(self._log[start:end]), type(problem).__name__
             raise PolicyError(
-                f"{name_of(self._policy)}.probabilities failed on rows {rows}: {kind}: {problem}"
+                f"{policy_name(self._policy)}.probabilities failed on rows {rows}: {kind}: {problem}"
             ) from problem
         return self._checked(raw, start, end)
 
-    def lesson(self, places: IntArray, probabilities: FloatArray) -> Lesson:
+    def lesson(self, places: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """The events at these places, copied out of the log."""
         log = self._log
         columns = log._actions[places], log._rewards[places], probabilities, log._rows[places]
-        return Lesson(self._contexts[places], *columns)
+        return TrainingBatch(self._contexts[places], *columns)
 
     def _checked(self, raw: Any, start: int, end: int) -> FloatArray:
         shape = (end - start, self._log.n_actions)
-        block = raw if _is_plain(raw) else _as_block(name_of(self._policy), raw, shape)
+        block = raw if _is_plain(raw) else _as_block(policy_name(self._policy), raw, shape)
         if block.shape != shape:
             raise PolicyError(
-                f"{name_of(self._policy)}.probabilities returned shape {block.shape}; expected {shape}: "
+                f"{policy_name(self._policy)}.probabilities returned shape {block.shape}; expected {shape}: "
                 "one row an event, one column an action"
             )
         mask = self._mask if self._available is None else self._mask[start:end]
-        row, action, kind, value = first_fault(block, mask)
+        row, action, kind, value = first_contract_violation(block, mask)
         if kind != FINE:
-            name, part = name_of(self._policy), self._log[start:end]
+            name, part = policy_name(self._policy), self._log[start:end]
             raise PolicyError(_fault(name, part, int(row), int(action), int(kind), float(value)))
         return block
 
@@ -184,16 +184,16 @@ def _fault(name: str, log: Log, row: int, action: int, kind: int, value: float) 
     return f"{where} give {value:g} to action {label!r}; probabilities must be numbers >= 0"
 
 
-def joined_lesson(lessons: list[Lesson]) -> Lesson:
+def concat_batches(lessons: list[TrainingBatch]) -> TrainingBatch:
     """Lessons end to end."""
     if len(lessons) == 1:
         return lessons[0]
-    contexts = joined_contexts([lesson.contexts for lesson in lessons])
+    contexts = concat_contexts([lesson.contexts for lesson in lessons])
     columns: Any = [np.concatenate(column) for column in zip(*(lesson[1:] for lesson in lessons), strict=True)]
-    return Lesson(contexts, *columns)
+    return TrainingBatch(contexts, *columns)
 
 
-def give(policy: Any, lesson: Lesson) -> None:
+def update_policy(policy: Any, lesson: TrainingBatch) -> None:
     """Let the policy learn from accepted events, in order."""
     try:
         policy.learn(lesson.contexts, lesson.actions, lesson.rewards, lesson.probabilities)
@@ -201,17 +201,17 @@ def give(policy: Any, lesson: Lesson) -> None:
         raise
     except Exception as problem:
         raise PolicyError(
-            f"{name_of(policy)}.learn failed on rows {lesson.rows[:5].tolist()}: {type(problem).__name__}: {problem}"
+            f"{policy_name(policy)}.learn failed on rows {lesson.rows[:5].tolist()}: {type(problem).__name__}: {problem}"
         ) from problem
 
 
 def teach(policy: Any, parts: list[Log], probabilities: FloatArray) -> None:
     """Let the policy learn from the events of these logs, in order."""
-    contexts = joined_contexts([contexts_for(policy, part) for part in parts])
+    contexts = concat_contexts([contexts_for(policy, part) for part in parts])
     actions = np.concatenate([part._actions for part in parts])
     rewards = np.concatenate([part._rewards for part in parts])
     rows = np.concatenate([part._rows for part in parts])
-    give(policy, Lesson(contexts, actions, rewards, probabilities, rows))
+    update_policy(policy, TrainingBatch(contexts, actions, rewards, probabilities, rows))
 
 
 def probability_of(policy: Any, log: Log) -> FloatArray:
@@ -231,7 +231,7 @@ def probability_of(policy: Any, log: Log) -> FloatArray:
     if wrong.any():
         place = int(np.flatnonzero(wrong)[0])
         raise PolicyError(
-            f"row {int(log.rows[place])}: {name_of(policy)}.probability_of is {own[place]:g}; it must lie in [0, 1]"
+            f"row {int(log.rows[place])}: {policy_name(policy)}.probability_of is {own[place]:g}; it must lie in [0, 1]"
         )
     return own
 
@@ -245,35 +245,35 @@ def _column(policy: Any, verb: str, raw: Any, log: Log) -> FloatArray:
     column = np.asarray(raw, dtype=np.float64)
     if column.shape != (len(log),):
         raise PolicyError(
-            f"{name_of(policy)}.{verb} returned shape {column.shape}; expected ({len(log)},), one number an event"
+            f"{policy_name(policy)}.{verb} returned shape {column.shape}; expected ({len(log)},), one number an event"
         )
     if not np.isfinite(column).all():
         place = int(np.flatnonzero(~np.isfinite(column))[0])
         raise PolicyError(
-            f"row {int(log.rows[place])}: {name_of(policy)}.{verb} is {column[place]}; it must be a finite number"
+            f"row {int(log.rows[place])}: {policy_name(policy)}.{verb} is {column[place]}; it must be a finite number"
         )
     return column
 
 
-def plain_lesson(lesson: Lesson) -> list[Any]:
+def batch_to_arrays(lesson: TrainingBatch) -> list[Any]:
     """A lesson as arrays.
 
-    >>> lesson = Lesson(np.zeros((1, 2)), np.array([1]), np.array([0.5]), np.array([0.25]), np.array([7]))
-    >>> lesson_from(plain_lesson(lesson)) == lesson
+    >>> lesson = TrainingBatch(np.zeros((1, 2)), np.array([1]), np.array([0.5]), np.array([0.25]), np.array([7]))
+    >>> batch_from_arrays(batch_to_arrays(lesson)) == lesson
     True
     """
     return [_plain_contexts(lesson.contexts), *lesson[1:]]
 
 
-def lesson_from(plain: list[Any]) -> Lesson:
-    """The lesson that :func:`plain_lesson` made plain."""
+def batch_from_arrays(plain: list[Any]) -> TrainingBatch:
+    """The lesson that :func:`batch_to_arrays` made plain."""
     contexts, *rest = plain
     if isinstance(contexts, list):
         import scipy.sparse
 
         values, indices, ends, width = contexts
         contexts = scipy.sparse.csr_array((values, indices, ends), shape=(ends.size - 1, width))
-    return Lesson(contexts, *rest)
+    return TrainingBatch(contexts, *rest)
 
 
 def _plain_contexts(contexts: Contexts) -> Any:
