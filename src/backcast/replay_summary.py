@@ -12,7 +12,7 @@ from backcast._request import EvaluationRequest, RandomStreams
 from backcast.evaluators._replicates import FULL
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.log import Log
-from backcast.policies._calls import fresh_copy, probabilities_of, probability_of, teach
+from backcast.policies._calls import probabilities_of, probability_of, start_copy, teach
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 from backcast.tracing import Trace, trace
 
@@ -129,7 +129,7 @@ def _summarize_fixed(request: EvaluationRequest) -> ReplaySummary:
     """A policy that does not learn, asked about events of the log."""
     log = request.log
     some = _sample(log)
-    twin = fresh_copy(request.policy, log, RandomStreams.of(request.seed).policy)
+    twin = start_copy(request.policy, log, RandomStreams.of(request.seed).policy)
     taken = probabilities_of(twin, some).mean(axis=0) if isinstance(twin, Policy | LogPolicy) else None
     return _replay_summary(log, taken, weight_shares(probability_of(twin, some) / some._propensities, len(log)))
 
@@ -158,7 +158,7 @@ def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest) 
 
 def _average_policy(request: EvaluationRequest, some: Log, history: Log) -> FloatArray:
     """Probabilities at some events, averaged over states of the policy as it learns this history."""
-    twin = fresh_copy(request.policy, some, np.random.default_rng(request.seed))
+    twin = start_copy(request.policy, some, np.random.default_rng(request.seed))
     if not is_learning(twin):
         return probabilities_of(twin, some)
     batch = batch_size_of(twin)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import FloatArray
-from backcast.environments.live import AnyPolicy, draw_actions, fresh_copy, learning_batch, scored, teach
+from backcast.environments.live import AnyPolicy, draw_actions, learning_batch, scored, start_copy, teach
 from backcast.errors import OptionError
 from backcast.log import Log
 
@@ -138,7 +138,7 @@ class TabularWorld:
     def _walk(self, policy: AnyPolicy, depth: int, rng: np.random.Generator | None) -> Iterator[tuple[_Node, float]]:
         """Every reachable history of at most ``depth`` rounds with its probability, parents before children."""
         seeded = np.random.default_rng(0) if rng is None else rng
-        own = fresh_copy(policy, self.n_actions, self.n_contexts, seeded)
+        own = start_copy(policy, self.n_actions, self.n_contexts, seeded)
         stack = [(self._node(own, (), 0), 1.0)]
         while stack:
             node, chance = stack.pop()

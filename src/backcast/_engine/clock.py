@@ -23,7 +23,7 @@ from backcast._kernels.contexts import ActionFeatures, view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import fresh_copy, probabilities_of, teach
+from backcast.policies._calls import probabilities_of, start_copy, teach
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -296,7 +296,7 @@ def clock_pass(policy: Any, log: Log, events: EventArrays, horizon: int, rng: np
 
     ``events.uniforms`` are the thresholds.
     """
-    twin = fresh_copy(policy, log, rng)
+    twin = start_copy(policy, log, rng)
     horizon = min(horizon, len(log))
     meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon)
     if isinstance(twin, CompiledPolicy):

@@ -11,7 +11,7 @@ from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import fresh_copy, probabilities_of, teach
+from backcast.policies._calls import probabilities_of, start_copy, teach
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -104,7 +104,7 @@ _forward_fresh = uncached(_forward)
 
 def run_forward(policy: Any, log: Log, means: FloatArray, law: RewardLaw, rng: np.random.Generator) -> FloatArray:
     """Run a fresh copy of the policy over the log's contexts; expected reward ``sum_a pi_t(a) mean(a)`` by round."""
-    twin = fresh_copy(policy, log, rng)
+    twin = start_copy(policy, log, rng)
     uniforms = rng.random((len(log), 2))
     means = plain(means)
     if isinstance(twin, CompiledPolicy):

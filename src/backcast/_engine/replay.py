@@ -40,8 +40,8 @@ from backcast.policies._calls import (
     batch_from_arrays,
     batch_to_arrays,
     concat_batches,
-    fresh_copy,
     probabilities_of,
+    start_copy,
     update_policy,
 )
 from backcast.policies.base import batch_size_of, is_learning
@@ -241,7 +241,7 @@ class Run:
 
     def _begin(self, log: Log) -> None:
         # a stream of its own for each trajectory, so that any of them can be replayed
-        self._enter(fresh_copy(self.policy, log, self.rng.spawn(1)[0]))
+        self._enter(start_copy(self.policy, log, self.rng.spawn(1)[0]))
         if self._ratios is None or not self.schedule.carry:
             self._ratios = self._first_ratios()
         self._watch(new_record(self._first_multiplier(self._ratios), self._constants))
@@ -441,7 +441,7 @@ def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[Tra
     twin = state["twin"]
     if twin is None:
         return
-    run._enter(fresh_copy(run.policy, log, run.rng.spawn(1)[0]))
+    run._enter(start_copy(run.policy, log, run.rng.spawn(1)[0]))
     run._watch(_record(twin["sums"]))
     run._due = twin["due"]
     run._waiting = [batch_from_arrays(lesson) for lesson in twin["waiting"]]

@@ -16,7 +16,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast.errors import PolicyError
 from backcast.log import Log
-from backcast.policies._calls import TOLERANCE, fresh_copy, policy_name, probabilities_of, teach
+from backcast.policies._calls import TOLERANCE, policy_name, probabilities_of, start_copy, teach
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 
 LESSONS = 3  # batches that a learning policy is taught
@@ -94,7 +94,7 @@ def check_policy(policy: Any, log: Log, *, seed: int = 0) -> PolicyReport:
 
 
 def _copy(policy: Any, log: Log, seed: int) -> Any:
-    return fresh_copy(policy, log, np.random.default_rng(seed))
+    return start_copy(policy, log, np.random.default_rng(seed))
 
 
 def _pupil(policy: Any, log: Log, seed: int) -> Any:

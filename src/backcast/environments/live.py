@@ -67,7 +67,7 @@ class AnyPolicy(Protocol):
 P = TypeVar("P", bound=AnyPolicy)
 
 
-def fresh_copy(policy: P, n_actions: int, n_features: int, rng: np.random.Generator) -> P:
+def start_copy(policy: P, n_actions: int, n_features: int, rng: np.random.Generator) -> P:
     """A copy of the policy, told the sizes if it wants to know them; the caller's own is never taught."""
     own = copy.deepcopy(policy)
     start = getattr(own, "start", None)
@@ -158,7 +158,7 @@ def run_live(
     n_features = int(contexts.shape[-1])
     averages = np.empty(runs)
     for run, own in enumerate(rng.spawn(runs)):
-        learner = fresh_copy(policy, table.shape[1], n_features, own)
+        learner = start_copy(policy, table.shape[1], n_features, own)
         rows = own.integers(table.shape[0], size=horizon)
         averages[run] = _one_run(contexts[rows], table[rows], learner, own, draw).mean()
     return averages

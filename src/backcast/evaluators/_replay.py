@@ -23,7 +23,7 @@ from backcast.evaluators.acceptance import smallest_in
 from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval
 from backcast.io.stream import cut_head
 from backcast.log import Log
-from backcast.policies._calls import TrainingBatch, fresh_copy, teach
+from backcast.policies._calls import TrainingBatch, start_copy, teach
 from backcast.policies.base import batch_size_of, is_learning
 
 FIRST_ROWS = 65_536  # events of a stream whose rewards stand for a range that was not declared
@@ -362,7 +362,7 @@ class ProgressivePolicy:
         """Probabilities of all actions under the mixture."""
         # the very streams that the run gave to its copies of the policy, in the same order
         streams = RandomStreams.of(self.seed).policy.spawn(len(self.histories))
-        twins = [fresh_copy(self.policy, log, rng) for (log, _), rng in zip(self.histories, streams, strict=True)]
+        twins = [start_copy(self.policy, log, rng) for (log, _), rng in zip(self.histories, streams, strict=True)]
         parts = [_mixture(twin, *own, contexts, available) for twin, own in zip(twins, self.histories, strict=True)]
         mixed = np.mean(parts, axis=0)
         return np.asarray(mixed / mixed.sum(axis=1, keepdims=True))

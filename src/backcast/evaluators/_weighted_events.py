@@ -18,7 +18,7 @@ from backcast.errors import StopEvaluation
 from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
 from backcast.intervals._sample import Columns
 from backcast.log import Log
-from backcast.policies._calls import expectation_of, fresh_copy, probabilities_of, probability_of, taken
+from backcast.policies._calls import expectation_of, probabilities_of, probability_of, start_copy, taken
 
 
 @compiled
@@ -266,7 +266,7 @@ def _weighed(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> It
     policy = None
     for stages in log.parts():
         if policy is None:
-            policy = fresh_copy(request.policy, stages[0].log, RandomStreams.of(request.seed).policy)
+            policy = start_copy(request.policy, stages[0].log, RandomStreams.of(request.seed).policy)
         if len(stages) == 1 and stages[0].places is None:
             yield from (weigher(policy, stages[0], *block) for block in _blocks(stages[0].log))
         else:

@@ -29,7 +29,7 @@ from backcast.evaluators._weighted_estimate import Method, estimate_from, moment
 from backcast.evaluators._weighted_events import Recipe, Weighed, WeighedLog, beyond, bounds, weigh_staged
 from backcast.evaluators.importance_weighting import self_normalised
 from backcast.log import Log
-from backcast.policies._calls import fresh_copy, probabilities_of, probability_of, taken
+from backcast.policies._calls import probabilities_of, probability_of, start_copy, taken
 from backcast.reward_models.cross_fitting import CrossFit
 from backcast.reward_models.regression import PerAction
 
@@ -315,7 +315,7 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
     """
 
     def weights(log: Log) -> FloatArray:
-        ratio = probability_of(fresh_copy(policy, log, RandomStreams.of(seed).policy), log) / log._propensities
+        ratio = probability_of(start_copy(policy, log, RandomStreams.of(seed).policy), log) / log._propensities
         wanted = ratio**2 * (1.0 - log._propensities)
         # never quite 0, so that every action seen can be fitted
         return np.maximum(wanted, max(1e-9 * wanted.max(), 1e-300))

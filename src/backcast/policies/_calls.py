@@ -53,7 +53,7 @@ def policy_name(policy: object) -> str:
     return type(policy).__name__
 
 
-def fresh_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
+def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
     """A copy to run and train, told its sizes; the caller's object stays as it is."""
     try:
         twin = copy.deepcopy(policy)
