@@ -25,7 +25,7 @@ from backcast.reward_models import (
     RewardModel,
     Split,
 )
-from backcast.reward_models.cross_fitting import Given, HonestModel, make_honest
+from backcast.reward_models.cross_fitting import Given, OutOfSampleModel, as_out_of_sample
 
 quick = settings(max_examples=25, deadline=None)
 seeds = st.integers(0, 2**32 - 1)
@@ -39,7 +39,7 @@ MODELS: dict[str, Callable[[], RewardModel]] = {
     "joint": Joint,
     "low_variance": lambda: LowVariance(folds=2, alphas=(1.0, 100.0)),
 }
-WRAPPERS: dict[str, Callable[[RewardModel], HonestModel]] = {
+WRAPPERS: dict[str, Callable[[RewardModel], OutOfSampleModel]] = {
     "cross_fit": lambda model: CrossFit(model, folds=3),
     "split": lambda model: Split(model, fraction=0.4),
     "progressive": lambda model: Progressive(model, first=3, growth=1.4),
@@ -136,7 +136,7 @@ def test_the_callers_model_is_never_fitted(model: str, wrapper: str) -> None:
 @settings(max_examples=8, deadline=None)
 def test_predictions_are_an_array_within_the_reward_range(model: str, kind: str, n: int, seed: int) -> None:
     log = random_log(n, seed, kind=kind)
-    kept = make_honest(MODELS[model]()).predictions(log, np.random.default_rng(seed))
+    kept = as_out_of_sample(MODELS[model]()).predictions(log, np.random.default_rng(seed))
     assert kept.predicted.shape == (n, log.n_actions)
     assert kept.predicted.dtype == np.float64
     assert kept.predicted.flags.c_contiguous

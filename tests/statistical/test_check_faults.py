@@ -392,12 +392,12 @@ def test_every_kind_of_fault_is_planted() -> None:
     assert {fault for kind in KINDS.values() for fault in kind} <= {fault for _, fault, _, _ in FAULTS}
 
 
-def policy_name(value: object) -> str:
+def case_name(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
 # 989 other logs with these faults gave no miss, and 253 logs that are well no false alarm.
-@pytest.mark.parametrize(("make", "fault", "name", "verdict"), FAULTS, ids=policy_name)
+@pytest.mark.parametrize(("make", "fault", "name", "verdict"), FAULTS, ids=case_name)
 def test_every_planted_fault_is_found(make: Callable[[Chance], Log], fault: Fault, name: str, verdict: str) -> None:
     rng = np.random.default_rng(5)
     report = check(fault(make(rng), rng))

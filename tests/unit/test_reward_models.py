@@ -32,7 +32,7 @@ from backcast.reward_models import (
     Split,
 )
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.cross_fitting import Given, make_honest
+from backcast.reward_models.cross_fitting import Given, as_out_of_sample
 from backcast.reward_models.regression import mean_one
 
 ALPHAS = np.array([0.1, 10.0, 1000.0])
@@ -236,21 +236,21 @@ def test_a_model_must_be_fitted_before_it_predicts(model: RewardModel) -> None:
 def test_what_users_may_pass_as_a_reward_model() -> None:
     log = small_log()
     wrapped = Split(Constant())
-    assert make_honest(wrapped) is wrapped
-    assert make_honest() == CrossFit(PerAction())
-    assert make_honest(Constant(), folds=3) == CrossFit(Constant(), 3)
+    assert as_out_of_sample(wrapped) is wrapped
+    assert as_out_of_sample() == CrossFit(PerAction())
+    assert as_out_of_sample(Constant(), folds=3) == CrossFit(Constant(), 3)
     ridge = Ridge()
-    assert make_honest(ridge) == CrossFit(PerAction(ridge))
-    assert np.array_equal(make_honest(0.5).predictions(log, rng()).predicted, np.full((60, 3), 0.5))
+    assert as_out_of_sample(ridge) == CrossFit(PerAction(ridge))
+    assert np.array_equal(as_out_of_sample(0.5).predictions(log, rng()).predicted, np.full((60, 3), 0.5))
     table = rng(1).random((60, 3))
-    assert np.array_equal(make_honest(table).predictions(log, rng()).predicted, table)
-    assert np.array_equal(make_honest(table.tolist()).predictions(log, rng()).predicted, table)
+    assert np.array_equal(as_out_of_sample(table).predictions(log, rng()).predicted, table)
+    assert np.array_equal(as_out_of_sample(table.tolist()).predictions(log, rng()).predicted, table)
 
 
 @pytest.mark.parametrize("wrong", ["ridge", np.zeros(3), object()])
 def test_other_things_are_refused(wrong: object) -> None:
     with pytest.raises(OptionError, match="reward_model is a"):
-        make_honest(wrong)
+        as_out_of_sample(wrong)
 
 
 def test_predictions_of_a_wrong_shape_or_value_are_refused() -> None:

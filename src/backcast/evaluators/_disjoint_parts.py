@@ -28,7 +28,7 @@ from backcast.evaluators._replicates import Material
 from backcast.intervals.learning import Segments, student_interval
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
-from backcast.reward_models.cross_fitting import Given, make_honest
+from backcast.reward_models.cross_fitting import Given, as_out_of_sample
 
 LEAST_PARTS = 10  # fewer tell too little of how much they differ
 
@@ -258,7 +258,7 @@ def _check_reached(horizon: int, passes: list[list[PartPass]], number: int, even
 def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartPass]:
     log = plan.stream.between(start, end).read()
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(PARTS, number)))
-    honest = make_honest(plan.reward_model)
+    honest = as_out_of_sample(plan.reward_model)
     if isinstance(honest, Given) and np.ndim(honest.predicted) == 2:
         # a table for the whole stream
         honest = Given(np.asarray(honest.predicted)[log.rows])

@@ -20,11 +20,11 @@ from backcast.reward_models.cross_fitting import (
     CrossFit,
     Fitted,
     Given,
-    HonestModel,
-    HonestPredictions,
+    OutOfSampleModel,
+    OutOfSamplePredictions,
     Split,
+    as_out_of_sample,
     fold_numbers,
-    make_honest,
 )
 from backcast.reward_models.regression import RewardModel
 
@@ -37,12 +37,12 @@ MEAN_ROWS = 65_536  # events between two updates of the running mean
 PIECE = "predictions"
 
 
-def honest_predictions(request: EvaluationRequest) -> HonestPredictions:
+def out_of_sample_predictions(request: EvaluationRequest) -> OutOfSamplePredictions:
     """The events of a log in memory with predictions for them; kept with the work that is done, once they are there."""
     kept = None if request.keep is None else request.keep.get(PIECE)
     if kept is not None:
-        return HonestPredictions(request.log, kept.value)
-    model = make_honest(request.reward_model)
+        return OutOfSamplePredictions(request.log, kept.value)
+    model = as_out_of_sample(request.reward_model)
     found = model.predictions(request.log, RandomStreams.of(request.seed).folds)
     # predictions that were given cost nothing; a model that gave up events for its own has another log
     if request.keep is not None and found.log is request.log and not isinstance(model, Given):
@@ -56,7 +56,7 @@ def predictions_in_memory(request: EvaluationRequest, streams: RandomStreams) ->
     if isinstance(model, int | float) and math.isfinite(model):
         # one row for all events: a table of them would cost more than the whole evaluation
         return request.log, np.full((1, request.log.n_actions), float(model))
-    return make_honest(model).predictions(request.log, streams.folds)
+    return as_out_of_sample(model).predictions(request.log, streams.folds)
 
 
 class Guide(Protocol):
@@ -233,7 +233,7 @@ def staged(request: EvaluationRequest, *, model: bool) -> StagedLog:
         raise EvaluationError(ONCE.format(type(request.log).__name__))
     if not model:
         return StagedLog(lambda: ([Stage(part)] for part in request.parts()))
-    honest = make_honest(request.reward_model)
+    honest = as_out_of_sample(request.reward_model)
     if request.in_memory:
         return _in_memory(honest, request.log, request.seed)
     assert isinstance(honest, Fitted | Given)
@@ -246,7 +246,7 @@ def with_fitted_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tu
     Of a stream the first ``HEAD`` events train the model and are not evaluated, unless it comes fitted; a stream no
     longer than that is read whole. A log in memory stays as it is.
     """
-    honest = make_honest(request.reward_model)
+    honest = as_out_of_sample(request.reward_model)
     if request.in_memory or isinstance(honest, Fitted | Given):
         return request, ()
     if isinstance(request.log, Iterator):
@@ -279,7 +279,7 @@ def check_said(keep: Checkpoint, model: Any, some: Log) -> None:
         )
 
 
-def _in_memory(honest: HonestModel, log: Log, seed: int) -> StagedLog:
+def _in_memory(honest: OutOfSampleModel, log: Log, seed: int) -> StagedLog:
     rng = RandomStreams.of(seed).folds
     if isinstance(honest, Fitted | Given):
         stages = [_ready(honest, log)]

@@ -31,7 +31,7 @@ from backcast.evaluators._replicate_statistics import (
     separate_histories,
 )
 from backcast.evaluators._replicates import Material, replicated
-from backcast.evaluators._reward_predictions import honest_predictions
+from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.log import Log
 
 EXHAUSTED_SHARE = 0.02
@@ -101,7 +101,7 @@ class ClockReplay:
 
     def material(self, request: EvaluationRequest) -> Material:
         """The events with their predictions; a horizon that the log supports with ease where none is given."""
-        log, predicted = honest_predictions(request)
+        log, predicted = out_of_sample_predictions(request)
         horizon = request.horizon
         if horizon is None:
             horizon = self._supported(request, log, predicted)

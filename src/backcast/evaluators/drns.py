@@ -30,7 +30,7 @@ from backcast.evaluators._replay import (
 )
 from backcast.evaluators._replicate_statistics import Outcome, Replicated, bin_edges
 from backcast.evaluators._replicates import Material, replicated
-from backcast.evaluators._reward_predictions import honest_predictions
+from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
 from backcast.io.stream import head_of
@@ -242,7 +242,7 @@ class Permuted:
         """The events with their predictions; permutations make sense only for a horizon."""
         if not request.in_memory:
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
-        log, predicted = honest_predictions(request)
+        log, predicted = out_of_sample_predictions(request)
         return Material(log, predicted, self.horizon)
 
     def replicate(

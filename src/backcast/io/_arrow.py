@@ -394,7 +394,7 @@ def _named(error: RowError, contexts: Contexts, layout: Layout) -> RowError:
     bad = np.flatnonzero(~np.isfinite(values))
     if not bad.size:
         return error
-    name, value = layout.policy_name(int(bad[0])), values[bad[0]]
+    name, value = layout.feature_name(int(bad[0])), values[bad[0]]
     return RowError(
         error.row, f"context column {name!r} is {value}; contexts must be finite. Fill or drop missing values first"
     )

@@ -181,7 +181,7 @@ class Layout:
         # A single column may be a list of any length.
         return next((len(names) for names in (self.available, self.logging) if len(names) > 1), None)
 
-    def policy_name(self, feature: int) -> str:
+    def feature_name(self, feature: int) -> str:
         """The context column that gives this feature."""
         return next(f.name for f in reversed(self.features) if f.first <= feature)
 

@@ -40,17 +40,17 @@ def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int
         start = end
 
 
-class HonestPredictions(NamedTuple):
+class OutOfSamplePredictions(NamedTuple):
     """The events left to evaluate, and the predicted reward of all actions at each: shape ``(m, K)``."""
 
     log: Log
     predicted: FloatArray
 
 
-class HonestModel(Protocol):
+class OutOfSampleModel(Protocol):
     """A reward model together with the way it is kept honest."""
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """Predictions that owe nothing to the events they are for."""
         ...
 
@@ -87,18 +87,18 @@ class CrossFit:
         if self.folds < 2:
             raise OptionError(f"folds is {self.folds}; cross-fitting needs at least 2")
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """All events, each with the prediction of the model that has not seen its fold."""
         n = len(log)
         if n < 2:
-            return HonestPredictions(log, np.full((n, log.n_actions), _prior(log)))
+            return OutOfSamplePredictions(log, np.full((n, log.n_actions), _prior(log)))
         folds = min(self.folds, n)
         fold = fold_numbers(n, folds, rng)
         predicted = np.empty((n, log.n_actions))
         for number in range(folds):
             held = fold == number
             predicted[held] = _checked_predictions(_fitted_copy(self.model, log[~held]), log[held])
-        return HonestPredictions(log, predicted)
+        return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
@@ -128,7 +128,7 @@ class Split:
         if not 0 < self.fraction < 1:
             raise OptionError(f"fraction is {self.fraction}; the share of events that train lies between 0 and 1")
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """The events that did not train, in order, with their predictions."""
         n = len(log)
         if n < 2:
@@ -137,7 +137,7 @@ class Split:
         trains = np.zeros(n, dtype=np.bool_)
         trains[rng.permutation(n)[:count]] = True
         left = log[~trains]
-        return HonestPredictions(left, _checked_predictions(_fitted_copy(self.model, log[trains]), left))
+        return OutOfSamplePredictions(left, _checked_predictions(_fitted_copy(self.model, log[trains]), left))
 
 
 @dataclass(frozen=True)
@@ -178,12 +178,12 @@ class Progressive:
         if not self.growth > 1:
             raise OptionError(f"growth is {self.growth}; the number of events must grow from fit to fit, growth > 1")
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """All events, each with the prediction of the latest model fitted before it."""
         predicted = np.full((len(log), log.n_actions), _prior(log))
         for start, end in growing_stages(len(log), self.first, self.growth):
             predicted[start:end] = _checked_predictions(_fitted_copy(self.model, log[:start]), log[start:end])
-        return HonestPredictions(log, predicted)
+        return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
@@ -200,9 +200,9 @@ class Fitted:
 
     model: RewardModel
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """All events, with the model's predictions."""
-        return HonestPredictions(log, _checked_predictions(self.model, log))
+        return OutOfSamplePredictions(log, _checked_predictions(self.model, log))
 
 
 @dataclass(frozen=True, eq=False)
@@ -219,15 +219,15 @@ class Given:
 
     predicted: npt.ArrayLike
 
-    def predictions(self, log: Log, rng: np.random.Generator) -> HonestPredictions:
+    def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """All events, with their given predictions."""
         given = np.asarray(self.predicted, dtype=np.float64)
         if given.ndim == 0:
             given = np.full((len(log), log.n_actions), float(given))
-        return HonestPredictions(log, _checked(given, log, "the given predictions"))
+        return OutOfSamplePredictions(log, _checked(given, log, "the given predictions"))
 
 
-def make_honest(model: object = None, *, folds: int = 5) -> HonestModel:
+def as_out_of_sample(model: object = None, *, folds: int = 5) -> OutOfSampleModel:
     """What a user may pass as ``reward_model=``, turned into predictions that are honest.
 
     Parameters
@@ -241,12 +241,12 @@ def make_honest(model: object = None, *, folds: int = 5) -> HonestModel:
 
     Examples
     --------
-    >>> make_honest()
+    >>> as_out_of_sample()
     CrossFit(model=PerAction(estimator=None, weights=None), folds=5)
-    >>> make_honest(0.5)
+    >>> as_out_of_sample(0.5)
     Given(predicted=0.5)
     """
-    if _is_honest(model):
+    if _is_out_of_sample(model):
         return model
     if model is None:
         return CrossFit(PerAction(), folds)
@@ -289,7 +289,7 @@ def _checked(predicted: FloatArray, log: Log, source: str) -> FloatArray:
     return np.require(predicted, np.float64, ["C", "W"])
 
 
-def _is_honest(model: object) -> TypeGuard[HonestModel]:
+def _is_out_of_sample(model: object) -> TypeGuard[OutOfSampleModel]:
     return callable(getattr(model, "predictions", None))
 
 
