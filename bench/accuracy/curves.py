@@ -47,9 +47,9 @@ def by_pass(setting: Setting, number: int) -> list[float]:
     log = world.log(setting.events, np.random.default_rng([SEED, 1, number]))
     policy, clock = POLICIES[setting.policy], bc.ClockReplay()
     model = bc.CrossFit(bc.LowVariance())
-    material = clock.material(EvaluationRequest(log, policy, reward_model=model, horizon=setting.horizon, seed=number))
+    inputs = clock.inputs(EvaluationRequest(log, policy, reward_model=model, horizon=setting.horizon, seed=number))
     seeds = np.random.SeedSequence([SEED, number]).spawn(max(PASSES))
-    return [clock.replicate(policy, material, None, seed).value for seed in seeds]
+    return [clock.replicate(policy, inputs, None, seed).value for seed in seeds]
 
 
 def points(rows: list[dict[str, Any]], x: str, title: str) -> Any:

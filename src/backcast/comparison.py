@@ -22,7 +22,7 @@ from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
 from backcast.evaluators._disjoint_parts import partwise
 from backcast.evaluators._replicate_statistics import Replicated, replicated_from
-from backcast.evaluators._replicates import replicate_all
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators.clock_replay import ClockReplay, clock_diagnostics
 from backcast.evaluators.drns import WC, DRns, Permuted, permuted_diagnostics
 
@@ -172,8 +172,8 @@ def _paired(
     policies: Mapping[str, Any],
     notes: tuple[str, ...],
 ) -> Comparison:
-    material = evaluator.material(replace(request, policy=next(iter(policies.values()))))
-    found = replicate_all(evaluator, request, list(policies.values()), material)
+    inputs = evaluator.inputs(replace(request, policy=next(iter(policies.values()))))
+    found = run_replicates(evaluator, request, list(policies.values()), inputs)
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
         own = replace(request, policy=policy, policy_name=named_policy(policy))
@@ -181,7 +181,7 @@ def _paired(
         estimate = answer.estimate(evaluator, own, diagnose(answer, own))
         estimates[name] = with_replay_summary(estimate, evaluator, own)
     notes = (*notes, *found.notes)
-    if not found.tells_errors:
+    if not found.has_standard_errors:
         return Comparison(estimates, (), (), notes)
     sampling, monte_carlo = found.covariance()
     freedom = found.member.shape[1] - 1

@@ -209,7 +209,7 @@ def test_no_event_sets_its_own_multiplier(make_log: Any, seed: int, q: float) ->
     np.testing.assert_array_equal(one.multiplier[:21], three.multiplier[:21])
 
 
-class Outcome(NamedTuple):
+class PassResult(NamedTuple):
     """All that a run leaves, as bytes that either are the same or are not."""
 
     traces: TraceArrays
@@ -218,7 +218,7 @@ class Outcome(NamedTuple):
     curve: bytes
 
 
-def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[slice], **options: Any) -> Outcome:
+def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[slice], **options: Any) -> PassResult:
     rng = np.random.default_rng(len(log))
     predicted, uniforms = rng.normal(size=(len(log), log.n_actions)), rng.random(len(log))
     run = Run(policy, schedule, (0.0, 1.0), np.random.default_rng(0), **options)
@@ -227,7 +227,7 @@ def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[
         traces.append(TraceArrays.of_length(len(log[part])))
         run.feed(log[part], predicted[part], uniforms[part], traces[-1])
     trajectories = run.close()
-    return Outcome(
+    return PassResult(
         TraceArrays(*(np.concatenate(column) for column in zip(*traces, strict=True))),
         [trajectory.sums.tobytes() for trajectory in trajectories],
         [trajectory.order.tolist() for trajectory in trajectories],
@@ -235,7 +235,7 @@ def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[
     )
 
 
-def assert_same(one: Outcome, other: Outcome) -> None:
+def assert_same(one: PassResult, other: PassResult) -> None:
     for name in TraceArrays._fields:
         np.testing.assert_array_equal(getattr(one.traces, name), getattr(other.traces, name), err_msg=name)
     assert one.sums == other.sums

@@ -13,7 +13,7 @@ from scipy import stats
 import backcast as bc
 from backcast._engine.forward import RewardLaw, run_forward
 from backcast.environments import LinearWorld
-from backcast.evaluators._replicate_statistics import lasting_variance
+from backcast.evaluators._replicate_statistics import between_event_variance
 from backcast.intervals.learning import group_influence
 
 ALARM = 1e-3  # odds of a false alarm of one test
@@ -96,9 +96,9 @@ def test_what_passes_have_in_common_is_told_from_what_each_does(count: int) -> N
     passes = [lasting + 3 * rng.normal(size=lasting.size) for _ in range(count)]
     # standard error of the mean covariance of pairs: noise products of variance 81 a pair, 36 with the common part
     error = np.sqrt((81 / (count * (count - 1) / 2) + 36 / count + 2) / lasting.size)
-    assert abs(lasting_variance(passes) - lasting.var()) < stats.norm.isf(ALARM / 2) * error
-    assert lasting_variance([lasting, lasting]) == pytest.approx(lasting.var())
-    assert lasting_variance([lasting]) == 0
+    assert abs(between_event_variance(passes) - lasting.var()) < stats.norm.isf(ALARM / 2) * error
+    assert between_event_variance([lasting, lasting]) == pytest.approx(lasting.var())
+    assert between_event_variance([lasting]) == 0
 
 
 # light weights, and heavy ones: up to 30

@@ -23,8 +23,8 @@ from backcast._request import EvaluationRequest, Evaluator, stopped_note
 from backcast.diagnostics import PartsDiagnostics, joined_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, joined_curve
-from backcast.evaluators._replicate_statistics import Outcome, bin_edges
-from backcast.evaluators._replicates import Material
+from backcast.evaluators._replicate_statistics import PassResult, bin_edges
+from backcast.evaluators._replicates import ReplicateInputs
 from backcast.intervals.learning import Segments, student_interval
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -55,11 +55,11 @@ class Passing(Protocol):
         """How many parts to use, if not all."""
         ...
 
-    def material(self, request: EvaluationRequest) -> Material:
+    def inputs(self, request: EvaluationRequest) -> ReplicateInputs:
         """What passes share."""
         ...
 
-    def replicate(self, policy: Any, material: Material, rows: None, seed: np.random.SeedSequence) -> Outcome:
+    def replicate(self, policy: Any, inputs: ReplicateInputs, rows: None, seed: np.random.SeedSequence) -> PassResult:
         """One pass."""
         ...
 
@@ -185,7 +185,7 @@ def partwise(evaluator: Passing, request: EvaluationRequest, policies: Sequence[
     horizon = request.horizon
     if horizon is None:
         first = stream.between(*parts[0][1:]).read()
-        horizon = evaluator.material(replace(request, policy=policies[0], log=first, keep=None)).horizon
+        horizon = evaluator.inputs(replace(request, policy=policies[0], log=first, keep=None)).horizon
     passes = max(LEAST_PASSES, math.ceil(ALL_PASSES / len(parts)))
     plan = Plan(stream, evaluator, policies, request.reward_model, horizon, passes, request.seed)
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in parts]
@@ -262,14 +262,14 @@ def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartPass]:
     if isinstance(honest, Given) and np.ndim(honest.predicted) == 2:
         # a table for the whole stream
         honest = Given(np.asarray(honest.predicted)[log.rows])
-    material = Material(*honest.predictions(log, rng), plan.horizon)
+    inputs = ReplicateInputs(*honest.predictions(log, rng), plan.horizon)
     # the same seeds for every policy: common randomness makes their differences sharper
     seeds = [np.random.SeedSequence(plan.seed, spawn_key=(PARTS, number, k)) for k in range(plan.passes)]
     replicate = plan.evaluator.replicate
-    return [_summed([replicate(policy, material, None, own) for own in seeds]) for policy in plan.policies]
+    return [_summed([replicate(policy, inputs, None, own) for own in seeds]) for policy in plan.policies]
 
 
-def _summed(outcomes: list[Outcome]) -> PartPass:
+def _summed(outcomes: list[PassResult]) -> PartPass:
     rounds = min(outcome.rounds for outcome in outcomes)
     values = np.array([outcome.value for outcome in outcomes])
     if np.isnan(values).any():

@@ -35,7 +35,7 @@ NO_VALUES: FloatArray = np.zeros(0)
 NO_EVENTS: IntArray = np.zeros(0, dtype=np.int64)
 
 
-class Outcome(NamedTuple):
+class PassResult(NamedTuple):
     """One replicate: its value, curve, rounds played, and bias certificate.
 
     ``event_values`` are the values of all events of the log, averaged over the rounds, and ``accepted`` the events that
@@ -51,18 +51,18 @@ class Outcome(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Replicates:
+class ReplicateTable:
     """Results by policy: outcomes on the whole log ``(F, P)``, values and curves on subsets ``(B, P)``, membership."""
 
-    full: list[list[Outcome]]
-    subset: list[list[Outcome]]
+    full: list[list[PassResult]]
+    subset: list[list[PassResult]]
     member: FloatArray
     horizon: int
     events: int
     notes: tuple[str, ...] = ()
 
     @property
-    def tells_errors(self) -> bool:
+    def has_standard_errors(self) -> bool:
         """Whether there are passes and subsets enough for standard errors; a run that was stopped may have too few."""
         return len(self.full) > 1 and len(self.subset) >= LEAST_SUBSETS * self.member.shape[1]
 
@@ -109,7 +109,7 @@ class Replicates:
         apart = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)
-        return max(sampling, lasting_variance(apart) / self.events), monte_carlo
+        return max(sampling, between_event_variance(apart) / self.events), monte_carlo
 
     def noise_share(self) -> float:
         """The largest share of replicates' noise in what values, or differences of two, show over subsets."""
@@ -127,17 +127,17 @@ class Replicates:
     def _floors(self) -> FloatArray:
         """The variance that events bring in as they are valued; which of them become history adds to it."""
         by_policy = zip(*self.full, strict=True)
-        kept = [lasting_variance([outcome.event_values for outcome in outcomes]) for outcomes in by_policy]
+        kept = [between_event_variance([outcome.event_values for outcome in outcomes]) for outcomes in by_policy]
         return np.array(kept) / self.events
 
 
-def lasting_variance(passes: Sequence[FloatArray]) -> float:
+def between_event_variance(passes: Sequence[FloatArray]) -> float:
     """Variance over events of their values averaged over all histories, from the values in several passes.
 
     In one pass it is mixed up with what its own history does. Two passes have only the lasting part in common, so it is
     the mean covariance of two of them: ``(F^2 var(mean) - sum_f var_f) / (F (F - 1))``.
 
-    >>> lasting_variance([np.array([0.0, 2.0]), np.array([0.0, 4.0])])
+    >>> between_event_variance([np.array([0.0, 2.0]), np.array([0.0, 4.0])])
     2.0
 
     By hand: both rise from the first event to the second, by 2 and by 4; their covariance is 1 x 2.
@@ -204,7 +204,7 @@ class Replicated(NamedTuple):
     std_error: float
     interval: Interval | None
     curve: LearningCurve
-    outcomes: list[Outcome]
+    outcomes: list[PassResult]
     replicates: int
     sampling_error: float
     monte_carlo_error: float
@@ -227,10 +227,10 @@ class Replicated(NamedTuple):
         )
 
 
-def replicated_from(found: Replicates, policy: int, request: EvaluationRequest) -> Replicated:
+def replicated_from(found: ReplicateTable, policy: int, request: EvaluationRequest) -> Replicated:
     """The answer for one of the policies that were replicated together."""
     outcomes = [row[policy] for row in found.full]
-    if not found.tells_errors:
+    if not found.has_standard_errors:
         return _without_error(outcomes, found.horizon, found.notes)
     sampling, monte_carlo = (float(matrix[policy, policy]) for matrix in found.covariance())
     value, error = float(found.values()[policy]), math.sqrt(sampling + monte_carlo)
@@ -249,7 +249,7 @@ def replicated_from(found: Replicates, policy: int, request: EvaluationRequest) 
     )
 
 
-def _without_error(outcomes: list[Outcome], horizon: int, notes: tuple[str, ...]) -> Replicated:
+def _without_error(outcomes: list[PassResult], horizon: int, notes: tuple[str, ...]) -> Replicated:
     """The value from passes over the whole log, with their own noise and nothing else."""
     values = np.array([outcome.value for outcome in outcomes])
     curve = np.mean([outcome.curve for outcome in outcomes], axis=0)
@@ -258,7 +258,7 @@ def _without_error(outcomes: list[Outcome], horizon: int, notes: tuple[str, ...]
     return Replicated(float(values.mean()), math.nan, None, line, outcomes, 0, math.nan, noise, horizon, notes)
 
 
-def _curve(found: Replicates, policy: int, level: float) -> LearningCurve:
+def _curve(found: ReplicateTable, policy: int, level: float) -> LearningCurve:
     full = np.array([row[policy].curve for row in found.full])
     subset = np.array([row[policy].curve for row in found.subset])
     sampling = np.diag(group_influence(subset, found.member).covariance)

@@ -20,9 +20,9 @@ from backcast._request import EvaluationRequest, stopped_note
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._replicate_statistics import (
     LEAST_SUBSETS,
-    Outcome,
+    PassResult,
     Replicated,
-    Replicates,
+    ReplicateTable,
     _without_error,
     replicated_from,
 )
@@ -33,7 +33,7 @@ from backcast.policies.compiled import CompiledPolicy
 FULL, SUBSET, GROUPING = 0, 1, 2
 
 
-class Material(NamedTuple):
+class ReplicateInputs(NamedTuple):
     """What replicates share: the events, their predictions, and the horizon."""
 
     log: Log
@@ -49,21 +49,21 @@ class Replicable(Protocol):
         """How results call it."""
         ...
 
-    def material(self, request: EvaluationRequest) -> Material:
+    def inputs(self, request: EvaluationRequest) -> ReplicateInputs:
         """What the replicates share."""
         ...
 
     def replicate(
-        self, policy: Any, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
-    ) -> Outcome:
+        self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> PassResult:
         """One replicate on these rows (None: all)."""
         ...
 
-    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+    def long_enough(self, outcomes: Sequence[PassResult]) -> bool:
         """Whether subsets like these are long enough."""
         ...
 
-    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+    def failure(self, inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
         """The error for a horizon that the whole log does not reach."""
         ...
 
@@ -101,39 +101,39 @@ class Pool:
 
     evaluator: Replicable
     policies: Sequence[Any]
-    material: Material
+    inputs: ReplicateInputs
     request: EvaluationRequest
     groups: Groups | None = None
     stopped: bool = False
     _shared: Shared = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = Shared(self.evaluator, self.policies, self.material, self.groups, self.request.seed)
+        self._shared = Shared(self.evaluator, self.policies, self.inputs, self.groups, self.request.seed)
 
     def close(self) -> None:
         """Let the workers go."""
         self._shared.close()
 
-    def passes(self, numbers: Iterable[int]) -> list[list[Outcome]]:
+    def passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
         """Passes over the whole log, for each policy."""
-        events = len(self.material.log)
+        events = len(self.inputs.log)
         return self._run([Job(("pass", number), (None, (FULL, number)), events) for number in numbers])
 
-    def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[Outcome]]:
+    def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[PassResult]]:
         """Passes over groups, by number and chosen groups, for each policy."""
         jobs = [Job(("subset", len(own), i), (own, (SUBSET, i)), self._share(len(own))) for i, own in chosen]
         return self._run(jobs)
 
     def _share(self, taken: int) -> int:
         assert self.groups is not None
-        return len(self.material.log) * taken // self.groups.number
+        return len(self.inputs.log) * taken // self.groups.number
 
-    def _run(self, jobs: Sequence[Job]) -> list[list[Outcome]]:
+    def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
-        found = work_off(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(Outcome,))
+        found = work_off(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(PassResult,))
         self.stopped = found.stopped
         return found.results
 
@@ -141,17 +141,17 @@ class Pool:
 def _one(
     evaluator: Replicable,
     policies: Sequence[Any],
-    material: Material,
+    inputs: ReplicateInputs,
     groups: Groups | None,
     seed: int,
     chosen: Sequence[int] | None,
     key: tuple[int, ...],
-) -> list[Outcome]:
+) -> list[PassResult]:
     # sent by the numbers of its groups: the events themselves would be most of what travels
     rows = None if chosen is None or groups is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences sharper
     own = np.random.SeedSequence(seed, spawn_key=key)
-    return [evaluator.replicate(policy, material, rows, own) for policy in policies]
+    return [evaluator.replicate(policy, inputs, rows, own) for policy in policies]
 
 
 FIRST_PASSES, MOST_PASSES = 16, 96
@@ -179,9 +179,9 @@ class SubsetsTooShort(HorizonNotReached):
     """The whole log reaches the horizon, parts of it do not."""
 
 
-def replicate_all(
-    evaluator: Replicable, request: EvaluationRequest, policies: Sequence[Any], material: Material
-) -> Replicates:
+def run_replicates(
+    evaluator: Replicable, request: EvaluationRequest, policies: Sequence[Any], inputs: ReplicateInputs
+) -> ReplicateTable:
     """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
     if not isinstance(request.interval, GroupJackknife | None):
         raise OptionError(
@@ -189,36 +189,36 @@ def replicate_all(
         )
     method = request.interval or GroupJackknife()
     passes, replicates = first_passes(request.replicates), _first_replicates(request, method)
-    groups = Groups.of(len(material.log), method.groups, request.seed)
-    with closing(Pool(evaluator, policies, material, request, groups)) as pool:
+    groups = Groups.of(len(inputs.log), method.groups, request.seed)
+    with closing(Pool(evaluator, policies, inputs, request, groups)) as pool:
         full = pool.passes(range(passes))
         for row in full:
             short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
             if short:
-                raise evaluator.failure(material, max(short))
-        found = Replicates(full, [], np.zeros((0, method.groups)), material.horizon, len(material.log))
+                raise evaluator.failure(inputs, max(short))
+        found = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
         with suppress(StopEvaluation):
             found = _with_subsets(pool, found, method, replicates)
         return _partial(found, passes, replicates) if pool.stopped else found
 
 
-def _with_subsets(pool: Pool, found: Replicates, method: GroupJackknife, replicates: int) -> Replicates:
+def _with_subsets(pool: Pool, found: ReplicateTable, method: GroupJackknife, replicates: int) -> ReplicateTable:
     """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
     pilot = Pilot(method.taken, []) if method.taken else _pilot(pool, method.groups, min(PILOTS, replicates))
     if pilot is None:
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
     drawn, subset = _subset_batch(pool, method.groups, range(replicates), pilot)
     found = replace(found, subset=subset, member=drawn)
-    if not (found.tells_errors or pool.stopped):
+    if not (found.has_standard_errors or pool.stopped):
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
     return _refined(pool, found, pilot.taken, replicates) if pool.request.replicates == "auto" else found
 
 
-def _partial(found: Replicates, passes: int, replicates: int) -> Replicates:
+def _partial(found: ReplicateTable, passes: int, replicates: int) -> ReplicateTable:
     """The same with a note of what was done."""
     whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
     done = f"{whole} passes over the log and {subsets} replicates"
-    too_few = "" if found.tells_errors else " Too few for a standard error: there is the value alone."
+    too_few = "" if found.has_standard_errors else " Too few for a standard error: there is the value alone."
     return replace(found, notes=(stopped_note(done) + too_few,))
 
 
@@ -247,7 +247,7 @@ class Pilot(NamedTuple):
     """How many groups a replicate takes, and the first replicates, by policy."""
 
     taken: int
-    rows: list[list[Outcome]]
+    rows: list[list[PassResult]]
 
 
 def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
@@ -263,7 +263,7 @@ def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
         if 2 * reached >= count:
             longest = Pilot(taken, rows)
         by_policy = zip(*rows, strict=True)
-        if reached == count and all(pool.evaluator.acceptable(outcomes) for outcomes in by_policy):
+        if reached == count and all(pool.evaluator.long_enough(outcomes) for outcomes in by_policy):
             break
     return longest
 
@@ -283,13 +283,13 @@ def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[t
     return [(i, np.random.default_rng(seed).choice(total, taken, replace=False).tolist()) for i, seed in seeds]
 
 
-def _reaches(row: Sequence[Outcome]) -> bool:
+def _reaches(row: Sequence[PassResult]) -> bool:
     return not any(math.isnan(outcome.value) for outcome in row)
 
 
 def _subset_batch(
     pool: Pool, total: int, numbers: Iterable[int], pilot: Pilot
-) -> tuple[FloatArray, list[list[Outcome]]]:
+) -> tuple[FloatArray, list[list[PassResult]]]:
     """Replicates of these numbers, of which the pilot has done the first: groups taken, and outcomes."""
     chosen = _drawn(pool, total, pilot.taken, numbers)
     rows = pilot.rows + pool.subsets(chosen[len(pilot.rows) :])
@@ -298,7 +298,7 @@ def _subset_batch(
     return member[kept], [rows[i] for i in kept]
 
 
-def _refined(pool: Pool, found: Replicates, taken: int, size: int) -> Replicates:
+def _refined(pool: Pool, found: ReplicateTable, taken: int, size: int) -> ReplicateTable:
     """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
     total = found.member.shape[1]
     for batch in range(1, MOST_BATCHES):
@@ -318,24 +318,24 @@ def _refined(pool: Pool, found: Replicates, taken: int, size: int) -> Replicates
 
 def replicated(evaluator: Replicable, request: EvaluationRequest) -> Replicated:
     """Value, standard error, interval and curve from replicates; the value alone where none are asked for."""
-    material = evaluator.material(request)
+    inputs = evaluator.inputs(request)
     if request.replicates is None:
-        return _value_alone(evaluator, request, material)
+        return _value_alone(evaluator, request, inputs)
     try:
-        found = replicate_all(evaluator, request, [request.policy], material)
+        found = run_replicates(evaluator, request, [request.policy], inputs)
     except SubsetsTooShort as reason:
         note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
-        alone = _value_alone(evaluator, request, material)
+        alone = _value_alone(evaluator, request, inputs)
         return alone._replace(notes=(note, *alone.notes))
     return replicated_from(found, 0, request)
 
 
-def _value_alone(evaluator: Replicable, request: EvaluationRequest, material: Material) -> Replicated:
+def _value_alone(evaluator: Replicable, request: EvaluationRequest, inputs: ReplicateInputs) -> Replicated:
     planned = first_passes(None)
-    with closing(Pool(evaluator, [request.policy], material, request)) as pool:
+    with closing(Pool(evaluator, [request.policy], inputs, request)) as pool:
         outcomes = [row[0] for row in pool.passes(range(planned))]
     short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
     if short:
-        raise evaluator.failure(material, max(short))
+        raise evaluator.failure(inputs, max(short))
     done = f"{len(outcomes)} of {planned} passes over the log"
-    return _without_error(outcomes, material.horizon, (stopped_note(done),) if pool.stopped else ())
+    return _without_error(outcomes, inputs.horizon, (stopped_note(done),) if pool.stopped else ())

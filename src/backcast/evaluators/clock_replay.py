@@ -24,13 +24,13 @@ from backcast.evaluators._disjoint_parts import partwise
 from backcast.evaluators._replicate_statistics import (
     NO_EVENTS,
     NO_VALUES,
-    Outcome,
+    PassResult,
     Replicated,
+    between_event_variance,
     binned,
-    lasting_variance,
     separate_histories,
 )
-from backcast.evaluators._replicates import Material, replicated
+from backcast.evaluators._replicates import ReplicateInputs, replicated
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.log import Log
 
@@ -99,13 +99,13 @@ class ClockReplay:
         """How results call it."""
         return "ClockReplay"
 
-    def material(self, request: EvaluationRequest) -> Material:
+    def inputs(self, request: EvaluationRequest) -> ReplicateInputs:
         """The events with their predictions; a horizon that the log supports with ease where none is given."""
         log, predicted = out_of_sample_predictions(request)
         horizon = request.horizon
         if horizon is None:
             horizon = self._supported(request, log, predicted)
-        return Material(log, predicted, horizon)
+        return ReplicateInputs(log, predicted, horizon)
 
     def _supported(self, request: EvaluationRequest, log: Log, predicted: FloatArray) -> int:
         """Half of what one pass reaches within the tolerance, so that other passes and subsets reach it too."""
@@ -115,36 +115,36 @@ class ClockReplay:
         return max(1, int(within.sum()) // 2)
 
     def replicate(
-        self, policy: object, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
-    ) -> Outcome:
+        self, policy: object, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> PassResult:
         """One pass over these events (all of them, or a pool), with thresholds of its own."""
         rng, whole = np.random.default_rng(seed), rows is None
-        if whole and len(material.log) > self.pool:
-            rows = np.sort(rng.choice(len(material.log), self.pool, replace=False))
-        log = material.log if rows is None else material.log[rows]
-        predicted = material.predicted
+        if whole and len(inputs.log) > self.pool:
+            rows = np.sort(rng.choice(len(inputs.log), self.pool, replace=False))
+        log = inputs.log if rows is None else inputs.log[rows]
+        predicted = inputs.predicted
         predicted = predicted if rows is None or len(predicted) == 1 else predicted[rows]
-        one = self._pass(policy, log, predicted, rng, material.horizon)
-        if one.rounds < material.horizon:
-            return Outcome(np.nan, np.zeros(0), one.rounds, np.inf)
+        one = self._pass(policy, log, predicted, rng, inputs.horizon)
+        if one.rounds < inputs.horizon:
+            return PassResult(np.nan, np.zeros(0), one.rounds, np.inf)
         values = one.event_values if rows is None else NO_VALUES
         accepted = NO_EVENTS if not whole else one.order if rows is None else rows[one.order]
         certificate = float(one.exhausted.sum())
-        return Outcome(float(one.value.mean()), binned(one.value), one.rounds, certificate, values, accepted)
+        return PassResult(float(one.value.mean()), binned(one.value), one.rounds, certificate, values, accepted)
 
     def _pass(
         self, policy: object, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int
     ) -> ClockPass:
         return clock_pass(policy, log, event_arrays(log, predicted, rng.random(len(log))), horizon, rng)
 
-    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+    def failure(self, inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
         """The error for a horizon that exhausts the log."""
         return HorizonNotReached(
-            f"the horizon of {material.horizon} rounds exhausts the log: after {reached} rounds none of its "
-            f"{len(material.log):,} events could be accepted. Ask for a shorter horizon or give a longer log"
+            f"the horizon of {inputs.horizon} rounds exhausts the log: after {reached} rounds none of its "
+            f"{len(inputs.log):,} events could be accepted. Ask for a shorter horizon or give a longer log"
         )
 
-    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+    def long_enough(self, outcomes: Sequence[PassResult]) -> bool:
         """Whether subsets of this size keep nearly all of what the policy would choose.
 
         Subsets give the error, not the value. Up to a fiftieth of exhausted mass a round their error is that of the
@@ -172,7 +172,7 @@ class ClockReplay:
         """One pass with the given thresholds, to the horizon or until no event can fire."""
         one = clock_pass(policy, log, event_arrays(log, predicted, uniforms), horizon or len(log), rng)
         if horizon is not None and one.rounds < horizon:
-            raise self.failure(Material(log, predicted, horizon), one.rounds)
+            raise self.failure(ReplicateInputs(log, predicted, horizon), one.rounds)
         accepted = np.zeros(len(log), dtype=np.bool_)
         accepted[one.order] = True
         return ClockTrace(accepted, one.order, one.value, one.exhausted)
@@ -188,7 +188,7 @@ def clock_diagnostics(found: Replicated, request: EvaluationRequest) -> ClockDia
         bias_certificate=float(np.mean([outcome.certificate for outcome in found.outcomes])),
         sampling_error=found.sampling_error,
         monte_carlo_error=found.monte_carlo_error,
-        value_spread=math.sqrt(lasting_variance([outcome.event_values for outcome in found.outcomes])),
+        value_spread=math.sqrt(between_event_variance([outcome.event_values for outcome in found.outcomes])),
         separate_histories=separate_histories([outcome.accepted for outcome in found.outcomes], len(request.log)),
         propensities_estimated=request.propensities_estimated,
     )

@@ -28,8 +28,8 @@ from backcast.evaluators._replay import (
     run_notes,
     simulate,
 )
-from backcast.evaluators._replicate_statistics import Outcome, Replicated, bin_edges
-from backcast.evaluators._replicates import Material, replicated
+from backcast.evaluators._replicate_statistics import PassResult, Replicated, bin_edges
+from backcast.evaluators._replicates import ReplicateInputs, replicated
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
@@ -238,50 +238,50 @@ class Permuted:
         """How results call it."""
         return f"{self.inner.name} x permutations"
 
-    def material(self, request: EvaluationRequest) -> Material:
+    def inputs(self, request: EvaluationRequest) -> ReplicateInputs:
         """The events with their predictions; permutations make sense only for a horizon."""
         if not request.in_memory:
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
         log, predicted = out_of_sample_predictions(request)
-        return Material(log, predicted, self.horizon)
+        return ReplicateInputs(log, predicted, self.horizon)
 
     def replicate(
-        self, policy: Any, material: Material, rows: IntArray | None, seed: np.random.SeedSequence
-    ) -> Outcome:
+        self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> PassResult:
         """One run on these events in random order; the mean over its complete trajectories."""
         rng = np.random.default_rng(seed)
-        order = rng.permutation(len(material.log)) if rows is None else rng.permutation(rows)
-        shuffled = material.log[order]
-        request, schedule = self.inner.plan_replay(EvaluationRequest(shuffled, policy, horizon=material.horizon))
+        order = rng.permutation(len(inputs.log)) if rows is None else rng.permutation(rows)
+        shuffled = inputs.log[order]
+        request, schedule = self.inner.plan_replay(EvaluationRequest(shuffled, policy, horizon=inputs.horizon))
         log = request.log
-        predicted = material.predicted
+        predicted = inputs.predicted
         if len(predicted) > 1:
             predicted = predicted[order[len(shuffled) - len(log) :]]
-        run = Run(policy, schedule, log.reward_bounds, rng, horizon=material.horizon, length=len(log), keep_order=False)
+        run = Run(policy, schedule, log.reward_bounds, rng, horizon=inputs.horizon, length=len(log), keep_order=False)
         run.feed(log, predicted, rng.random(len(log)))
-        return _outcome(run, material.horizon)
+        return _outcome(run, inputs.horizon)
 
-    def acceptable(self, outcomes: Sequence[Outcome]) -> bool:
+    def long_enough(self, outcomes: Sequence[PassResult]) -> bool:
         """Whether the subsets had events to spare."""
         return float(np.mean([outcome.rounds for outcome in outcomes])) >= MARGIN * self.horizon
 
-    def failure(self, material: Material, reached: int) -> HorizonNotReached:
+    def failure(self, inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
         """The error for a horizon that no trajectory reaches."""
         return HorizonNotReached(
-            f"no trajectory of {material.horizon} rounds could be built from {len(material.log):,} events. "
+            f"no trajectory of {inputs.horizon} rounds could be built from {len(inputs.log):,} events. "
             "Ask for a shorter horizon, accept more (a larger q, Budget), use ClockReplay, or give a longer log"
         )
 
 
-def _outcome(run: Run, horizon: int) -> Outcome:
+def _outcome(run: Run, horizon: int) -> PassResult:
     trajectories = run.close()
     complete = [trajectory for trajectory in trajectories if trajectory.complete]
     accepted = sum(trajectory.accepted for trajectory in trajectories)
     if not complete:
-        return Outcome(math.nan, np.zeros(0), accepted, math.inf)
+        return PassResult(math.nan, np.zeros(0), accepted, math.inf)
     value = float(np.mean([trajectory.value for trajectory in complete]))
     certificate = float(np.mean([float(trajectory.sums["excess"]) for trajectory in complete]))
-    return Outcome(value, _curve(run, horizon), accepted, certificate)
+    return PassResult(value, _curve(run, horizon), accepted, certificate)
 
 
 def _curve(run: Run, horizon: int) -> FloatArray:
