@@ -20,7 +20,7 @@ from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
 from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
-from backcast.evaluators._disjoint_parts import partwise
+from backcast.evaluators._disjoint_parts import estimate_on_parts
 from backcast.evaluators._replicate_statistics import Replicated, replicated_from
 from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators.clock_replay import ClockReplay, clock_diagnostics
@@ -193,7 +193,7 @@ def _paired_by_part(
     evaluator: ClockReplay, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
 ) -> Comparison:
     """All policies on the same parts of a stream: the variance of their differences by part, over the parts."""
-    found = partwise(evaluator, request, list(policies.values()))
+    found = estimate_on_parts(evaluator, request, list(policies.values()))
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
         own = replace(request, policy=policy, policy_name=named_policy(policy))

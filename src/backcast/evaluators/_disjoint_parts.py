@@ -64,7 +64,7 @@ class Passing(Protocol):
         ...
 
 
-class PartPass(NamedTuple):
+class PartResult(NamedTuple):
     """One policy on one part of a stream: the value by pass, the mean curve and certificate, the fewest rounds."""
 
     values: FloatArray
@@ -94,10 +94,10 @@ def chosen_parts(number: int, wanted: int | None) -> list[int]:
 
 
 @dataclass(frozen=True)
-class Partwise:
+class PartResults:
     """Results by part and policy."""
 
-    passes: list[list[PartPass]]
+    passes: list[list[PartResult]]
     horizon: int
     events: int
     notes: tuple[str, ...] = ()
@@ -177,7 +177,7 @@ class Plan(NamedTuple):
     seed: int
 
 
-def partwise(evaluator: Passing, request: EvaluationRequest, policies: Sequence[Any]) -> Partwise:
+def estimate_on_parts(evaluator: Passing, request: EvaluationRequest, policies: Sequence[Any]) -> PartResults:
     """Cut the stream, make passes over each part, for all policies with common randomness."""
     _check(request)
     stream = request.log.counted()
@@ -192,13 +192,13 @@ def partwise(evaluator: Passing, request: EvaluationRequest, policies: Sequence[
     # compiled policies release the lock, others need processes of their own
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
     with closing(Shared(plan)) as shared:
-        found = work_off(_one_part, shared, jobs, request.terms, threads=threads, kinds=(PartPass,))
+        found = work_off(_one_part, shared, jobs, request.terms, threads=threads, kinds=(PartResult,))
     done = len(found.results)
     if done < 2:
         raise StopEvaluation
     _check_reached(horizon, found.results, number_of_parts(stream.n_rows, evaluator.pool), stream.n_rows)
     notes = (stopped_note(f"{done} of {len(jobs)} parts of the stream"),) if found.stopped else ()
-    return Partwise(found.results, horizon, sum(job.events for job in jobs[:done]), notes)
+    return PartResults(found.results, horizon, sum(job.events for job in jobs[:done]), notes)
 
 
 def _cut(events: int, evaluator: Passing) -> list[tuple[int, int, int]]:
@@ -242,7 +242,7 @@ def _check(request: EvaluationRequest) -> None:
         )
 
 
-def _check_reached(horizon: int, passes: list[list[PartPass]], number: int, events: int) -> None:
+def _check_reached(horizon: int, passes: list[list[PartResult]], number: int, events: int) -> None:
     """Refuse a horizon that some part does not reach; to leave such parts out would be to choose among them."""
     reached = min(one.rounds for row in passes for one in row)
     if reached >= horizon:
@@ -255,7 +255,7 @@ def _check_reached(horizon: int, passes: list[list[PartPass]], number: int, even
     )
 
 
-def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartPass]:
+def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartResult]:
     log = plan.stream.between(start, end).read()
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(PARTS, number)))
     honest = as_out_of_sample(plan.reward_model)
@@ -269,13 +269,13 @@ def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartPass]:
     return [_summed([replicate(policy, inputs, None, own) for own in seeds]) for policy in plan.policies]
 
 
-def _summed(outcomes: list[PassResult]) -> PartPass:
+def _summed(outcomes: list[PassResult]) -> PartResult:
     rounds = min(outcome.rounds for outcome in outcomes)
     values = np.array([outcome.value for outcome in outcomes])
     if np.isnan(values).any():
-        return PartPass(values, np.zeros(0), math.inf, rounds)
+        return PartResult(values, np.zeros(0), math.inf, rounds)
     curve = np.mean([outcome.curve for outcome in outcomes], axis=0)
-    return PartPass(values, curve, float(np.mean([outcome.certificate for outcome in outcomes])), rounds)
+    return PartResult(values, curve, float(np.mean([outcome.certificate for outcome in outcomes])), rounds)
 
 
 HORIZONS_NOTE = (

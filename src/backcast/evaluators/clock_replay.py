@@ -20,7 +20,7 @@ from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate
-from backcast.evaluators._disjoint_parts import partwise
+from backcast.evaluators._disjoint_parts import estimate_on_parts
 from backcast.evaluators._replicate_statistics import (
     NO_EVENTS,
     NO_VALUES,
@@ -156,7 +156,7 @@ class ClockReplay:
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Value from passes over the whole log, error from subsets of groups; of a stream both from its parts."""
         if not request.in_memory:
-            return partwise(self, request, [request.policy]).estimate(0, self.name, request)
+            return estimate_on_parts(self, request, [request.policy]).estimate(0, self.name, request)
         found = replicated(self, request)
         return found.estimate(self, request, clock_diagnostics(found, request))
 
