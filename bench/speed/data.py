@@ -15,7 +15,7 @@ ROW_GROUP = 250_000
 
 
 @dataclass(frozen=True)
-class Shape:
+class WeightTransform:
     """Size of a log; the same shape is always the same log."""
 
     events: int = 1_000_000
@@ -35,7 +35,7 @@ class Columns:
     propensities: FloatArray
 
 
-def columns(shape: Shape, seed: int = 2012) -> Columns:
+def columns(shape: WeightTransform, seed: int = 2012) -> Columns:
     """A uniformly logged world whose clicks follow a logistic model of each action.
 
     Contexts have three decimals, so that a text file holds exactly what the arrays hold. Uniform logging is the only
@@ -50,13 +50,13 @@ def columns(shape: Shape, seed: int = 2012) -> Columns:
     return Columns(x, a, r, np.full(shape.events, 1 / shape.actions))
 
 
-def load(shape: Shape, limit: int | None = None) -> Columns:
+def load(shape: WeightTransform, limit: int | None = None) -> Columns:
     """The first ``limit`` events of the log as arrays, from its npz file."""
     with np.load(npz_file(shape)) as file:
         return Columns(*(file[name][:limit] for name in ("contexts", "actions", "rewards", "propensities")))
 
 
-def npz_file(shape: Shape) -> Path:
+def npz_file(shape: WeightTransform) -> Path:
     path = shape.stem.with_suffix(".npz")
     if not path.exists():
         FOLDER.mkdir(parents=True, exist_ok=True)
@@ -64,7 +64,7 @@ def npz_file(shape: Shape) -> Path:
     return path
 
 
-def parquet_file(shape: Shape, limit: int) -> Path:
+def parquet_file(shape: WeightTransform, limit: int) -> Path:
     """The first ``limit`` events as Parquet: columns ``f_0 ...``, ``action``, ``reward``, ``p``."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -78,7 +78,7 @@ def parquet_file(shape: Shape, limit: int) -> Path:
     return path
 
 
-def vw_file(shape: Shape, limit: int) -> Path:
+def vw_file(shape: WeightTransform, limit: int) -> Path:
     """The first ``limit`` events as Vowpal Wabbit text: a shared line, then a line for each action.
 
     The label ``action:cost:probability`` stands on the line of the action that was taken; costs are negative rewards.

@@ -13,7 +13,7 @@ from backcast._engine.quantile import RunningQuantile, make_room, new_quantile, 
 from backcast._kernels.contexts import view_of
 from backcast._kernels.dispatch import score
 from backcast._kernels.jit import borrow
-from bench.speed.data import Shape, load
+from bench.speed.data import WeightTransform, load
 from bench.speed.timing import Job, Runner, main
 
 SMALL = 100
@@ -44,7 +44,7 @@ def watch(ratios: RunningQuantile, values: FloatArray) -> float:
 def scoring(name: str, policy: Any) -> Runner:
     """A runner that scores every event once with parameters that stay as they are."""
 
-    def make(shape: Shape, limit: int) -> Job:
+    def make(shape: WeightTransform, limit: int) -> Job:
         log = load(shape, limit)
         policy.start(shape.actions, shape.features, np.random.default_rng(0))
         head = slice(0, SMALL)
@@ -56,7 +56,7 @@ def scoring(name: str, policy: Any) -> Runner:
     return make
 
 
-def running_quantile(shape: Shape, limit: int) -> Job:
+def running_quantile(shape: WeightTransform, limit: int) -> Job:
     """Ratios of an epsilon-greedy policy on a uniform log: either of two values, here blurred so that none tie."""
     rng = np.random.default_rng(1)
     greedy = rng.random(limit) < 1 / shape.actions

@@ -12,7 +12,7 @@ import pyarrow.parquet as pq
 
 import backcast as bc
 from bench.scale.process import used
-from bench.speed.data import FOLDER, ROW_GROUP, Shape, columns
+from bench.speed.data import FOLDER, ROW_GROUP, WeightTransform, columns
 from bench.speed.ours import one_pass, stream_of
 
 LENGTHS = (2_000_000, 20_000_000)
@@ -29,7 +29,7 @@ def long_file(events: int) -> Path:
     unfinished = path.with_suffix(".part")
     writer = None
     for number in range(max(1, events // PART)):
-        table = _part(Shape(min(events, PART)), number)
+        table = _part(WeightTransform(min(events, PART)), number)
         writer = writer or pq.ParquetWriter(unfinished, table.schema)
         writer.write_table(table, row_group_size=ROW_GROUP)
     assert writer is not None
@@ -37,7 +37,7 @@ def long_file(events: int) -> Path:
     return unfinished.rename(path)
 
 
-def _part(shape: Shape, number: int) -> pa.Table:
+def _part(shape: WeightTransform, number: int) -> pa.Table:
     log = columns(shape, seed=2012 + number)
     features = {f"f_{j}": log.contexts[:, j] for j in range(shape.features)}
     return pa.table({**features, "action": log.actions, "reward": log.rewards, "p": log.propensities})
@@ -67,7 +67,7 @@ def main() -> None:
     from time import perf_counter
 
     start = perf_counter()
-    one_pass(stream_of(sys.argv[1], Shape()), bc.EpsilonGreedy(0.1), bc.DRns(q=0.01))
+    one_pass(stream_of(sys.argv[1], WeightTransform()), bc.EpsilonGreedy(0.1), bc.DRns(q=0.01))
     print(json.dumps({"megabytes": used().largest, "seconds": perf_counter() - start}))
 
 

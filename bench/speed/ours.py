@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 import backcast as bc
-from bench.speed.data import Shape, load, parquet_file
+from bench.speed.data import WeightTransform, load, parquet_file
 from bench.speed.numpy_policy import NumpyGreedy
 from bench.speed.timing import Job, Runner, main
 
@@ -22,19 +22,19 @@ def one_pass(log: Any, policy: Any, evaluator: Any) -> tuple[float, int]:
     return estimate.value, int(estimate.diagnostics.to_dict()["accepted"])
 
 
-def log_of(shape: Shape, limit: int) -> bc.Log:
+def log_of(shape: WeightTransform, limit: int) -> bc.Log:
     log = load(shape, limit)
     return bc.Log(log.contexts, log.actions, log.rewards, log.propensities, n_actions=shape.actions)
 
 
-def on_arrays(name: str, policy: Any, evaluator: Any, shape: Shape, limit: int) -> Job:
+def on_arrays(name: str, policy: Any, evaluator: Any, shape: WeightTransform, limit: int) -> Job:
     """Evaluate on a log in memory; a short run beforehand loads the compiled code."""
     log = log_of(shape, limit)
     one_pass(log[:WARM_UP], policy, evaluator)
     return Job("backcast DR-ns", name, lambda: one_pass(log, policy, evaluator))
 
 
-def on_parquet(shape: Shape, limit: int) -> Job:
+def on_parquet(shape: WeightTransform, limit: int) -> Job:
     """From the file on disk to the estimate."""
     path = parquet_file(shape, limit)
     short = parquet_file(shape, min(limit, WARM_UP))
@@ -47,11 +47,11 @@ def on_parquet(shape: Shape, limit: int) -> Job:
     return Job("backcast DR-ns, Parquet", "epsilon-greedy", lambda: run(path))
 
 
-def stream_of(path: Any, shape: Shape) -> bc.LogStream:
+def stream_of(path: Any, shape: WeightTransform) -> bc.LogStream:
     return bc.scan_log(path, context="f_*", action="action", reward="reward", propensity="p", n_actions=shape.actions)
 
 
-def fixed_policy(jobs: int, shape: Shape, limit: int) -> Job:
+def fixed_policy(jobs: int, shape: WeightTransform, limit: int) -> Job:
     """IPS of a fixed policy from the file on disk, row groups side by side."""
     path = parquet_file(shape, limit)
     policy = bc.Fixed(np.arange(1, shape.actions + 1) * 2 / (shape.actions * (shape.actions + 1)))
@@ -63,12 +63,12 @@ def fixed_policy(jobs: int, shape: Shape, limit: int) -> Job:
     return Job("backcast IPS, Parquet", f"fixed, {jobs} job{'s' * (jobs > 1)}", run)
 
 
-def numpy_policy(shape: Shape, limit: int) -> Job:
+def numpy_policy(shape: WeightTransform, limit: int) -> Job:
     policy = NumpyGreedy(shape.actions, shape.features)
     return on_arrays("NumPy epsilon-greedy", policy, bc.DRns(q=0.01), shape, limit)
 
 
-def accepting(multiplier: float, shape: Shape, limit: int) -> Job:
+def accepting(multiplier: float, shape: WeightTransform, limit: int) -> Job:
     """A policy that explores always accepts a share of a uniform log that is the multiplier itself."""
     evaluator = bc.DRns(acceptance=multiplier)
     return on_arrays("exploring always", bc.EpsilonGreedy(1.0), evaluator, shape, limit)

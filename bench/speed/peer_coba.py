@@ -10,7 +10,7 @@ from coba.evaluators import RejectionCB
 from coba.learners import LinUCBLearner, VowpalEpsilonLearner
 from coba.primitives import LoggedInteraction
 
-from bench.speed.data import Shape, load
+from bench.speed.data import WeightTransform, load
 from bench.speed.timing import Job, main
 
 # Linear in the context for each action, as the policies of the other systems; coba's default also has squares.
@@ -27,7 +27,7 @@ class Interactions:
         return iter(self._interactions)
 
 
-def interactions(shape: Shape, limit: int, names: list[Any]) -> Interactions:
+def interactions(shape: WeightTransform, limit: int, names: list[Any]) -> Interactions:
     log = load(shape, limit)
     rows = zip(
         map(tuple, log.contexts.tolist()),
@@ -44,14 +44,14 @@ def mean_reward(results: Iterable[dict[str, float]]) -> tuple[float, int]:
     return fmean(rewards), len(rewards)
 
 
-def vw_epsilon_greedy(shape: Shape, limit: int) -> Job:
+def vw_epsilon_greedy(shape: WeightTransform, limit: int) -> Job:
     env = interactions(shape, limit, [f"a{a}" for a in range(shape.actions)])
     learner = VowpalEpsilonLearner(epsilon=0.1, features=FEATURES)
     evaluator = RejectionCB(cpct=0.01, cmax=1.0, seed=1)
     return Job("coba RejectionCB", "epsilon-greedy", lambda: mean_reward(evaluator.evaluate(env, learner)))
 
 
-def linucb(shape: Shape, limit: int) -> Job:
+def linucb(shape: WeightTransform, limit: int) -> Job:
     one_hot = [tuple(int(a == b) for b in range(shape.actions)) for a in range(shape.actions)]
     env = interactions(shape, limit, one_hot)
     evaluator = RejectionCB(cpct=0.01, cmax=1.0, seed=1)

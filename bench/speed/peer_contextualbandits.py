@@ -5,11 +5,11 @@ from __future__ import annotations
 from contextualbandits.evaluation import evaluateRejectionSampling
 from contextualbandits.online import LinUCB
 
-from bench.speed.data import Shape, load
+from bench.speed.data import WeightTransform, load
 from bench.speed.timing import Job, main
 
 
-def linucb(shape: Shape, limit: int) -> Job:
+def linucb(shape: WeightTransform, limit: int) -> Job:
     log = load(shape, limit)
     policy = LinUCB(
         nchoices=shape.actions, alpha=0.3, method="sm", ucb_from_empty=True, beta_prior=None, random_state=1

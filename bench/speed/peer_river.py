@@ -5,11 +5,11 @@ from __future__ import annotations
 from river.bandit import LinUCBDisjoint, evaluate_offline
 from river.stats import Mean
 
-from bench.speed.data import Shape, load
+from bench.speed.data import WeightTransform, load
 from bench.speed.timing import Job, main
 
 
-def linucb(shape: Shape, limit: int) -> Job:
+def linucb(shape: WeightTransform, limit: int) -> Job:
     log = load(shape, limit)
     arms = list(range(shape.actions))
     contexts = [dict(enumerate(row)) for row in log.contexts.tolist()]

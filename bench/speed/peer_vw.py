@@ -6,7 +6,7 @@ from pathlib import Path
 
 from vowpalwabbit import Workspace
 
-from bench.speed.data import Shape, vw_file
+from bench.speed.data import WeightTransform, vw_file
 from bench.speed.timing import Job, main
 
 OPTIONS = "--explore_eval --epsilon 0.1 --interactions ax --ignore_linear x --random_seed 1 --quiet"
@@ -19,7 +19,7 @@ def explore_eval(path: Path) -> tuple[float, None]:
     return reward, None
 
 
-def epsilon_greedy(shape: Shape, limit: int) -> Job:
+def epsilon_greedy(shape: WeightTransform, limit: int) -> Job:
     path = vw_file(shape, limit)
     return Job("VW --explore_eval", "epsilon-greedy", lambda: explore_eval(path))
 

@@ -14,7 +14,7 @@ from typing import Any
 
 from bench.speed import charts, machine, memory, report, scaling
 from bench.speed.cases import Case, CaseFailed, Target, run, targets
-from bench.speed.data import FOLDER, Shape, npz_file
+from bench.speed.data import FOLDER, WeightTransform, npz_file
 from bench.speed.timing import Timing
 
 RESULTS = Path("bench/results")
@@ -113,7 +113,7 @@ def main() -> None:
     comparisons = targets(scale)
     cases = cases_of(comparisons)
     tell(f"writing the log of {cases[0].shape[0]:,} events in each system's format ...")
-    npz_file(Shape(*cases[0].shape))
+    npz_file(WeightTransform(*cases[0].shape))
     results = interleaved(cases, rounds)
     points = scaling.measure(scale, tell)
     charts.save(points, folder)

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
 
-from bench.speed.data import Shape
+from bench.speed.data import WeightTransform
 
 
 @dataclass(frozen=True)
@@ -36,7 +36,7 @@ class Job:
     run: Callable[[], tuple[float, int | None]]
 
 
-Runner = Callable[[Shape, int], Job]
+Runner = Callable[[WeightTransform, int], Job]
 
 
 def timed(job: Job, events: int) -> Timing:
@@ -53,7 +53,7 @@ def main(runners: Mapping[str, Runner]) -> None:
     parser.add_argument("--limit", type=int, help="use the first events only")
     parser.add_argument("--repeat", type=int, default=1, help="report the quickest of several runs")
     options = parser.parse_args()
-    shape = Shape(*options.shape)
+    shape = WeightTransform(*options.shape)
     limit = options.limit or shape.events
     job = runners[options.runner](shape, limit)
     best = min((timed(job, limit) for _ in range(options.repeat)), key=lambda timing: timing.seconds)

@@ -32,7 +32,7 @@ from backcast.evaluators import (
     SwitchDR,
 )
 from backcast.evaluators._weighted_estimate import moments_of
-from backcast.evaluators._weighted_events import unshaped, weigh
+from backcast.evaluators._weighted_events import identity, weight_events
 from backcast.evaluators.direct import DM
 from backcast.evaluators.reward_distribution import CVaR, reward_distribution
 from backcast.intervals._sample import Moments
@@ -249,7 +249,7 @@ def test_merged_shards_are_the_whole(make_log: MakeLog, seed: int, cuts: list[in
     log = make_log("dense", seed=seed)
 
     def sums(part: Log) -> Moments:
-        return moments_of(weigh(EvaluationRequest(part, POLICY, reward_model=0.25), model=True), [unshaped])[0]
+        return moments_of(weight_events(EvaluationRequest(part, POLICY, reward_model=0.25), model=True), [identity])[0]
 
     whole, merged = sums(log), sum((sums(part) for part in Parts(log, cuts)), start=Moments.none())
     assert merged.n == whole.n

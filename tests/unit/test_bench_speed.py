@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.speed.data import Columns, Shape, columns, vw_event
+from bench.speed.data import Columns, WeightTransform, columns, vw_event
 from bench.speed.report import table, times
 from bench.speed.run import quicker
 from bench.speed.timing import Job, Timing, timed
@@ -16,7 +16,7 @@ def test_vw_event_has_a_shared_line_and_one_labelled_action() -> None:
 
 
 def test_contexts_survive_the_text_format() -> None:
-    log = columns(Shape(events=50, actions=3, features=4))
+    log = columns(WeightTransform(events=50, actions=3, features=4))
     written = [vw_event(log, k, 3).splitlines()[0].split()[2:] for k in range(50)]
     assert [[float(item.split(":")[1]) for item in row] for row in written] == log.contexts.tolist()
 

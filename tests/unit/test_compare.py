@@ -95,12 +95,12 @@ def test_clock_replay_refuses_a_log_whose_order_matters() -> None:
 
 
 def test_q_auto_takes_a_grid_value_and_keeps_the_careful_error() -> None:
-    tuned = bc.evaluate(LOG, bc.EpsilonGreedy(0.3), bc.DRns(q="auto"), horizon=20)
+    select_threshold = bc.evaluate(LOG, bc.EpsilonGreedy(0.3), bc.DRns(q="auto"), horizon=20)
     grid = [bc.evaluate(LOG, bc.EpsilonGreedy(0.3), bc.DRns(q=q), horizon=20) for q in (0.0, 0.01, 0.05, 0.1)]
-    assert tuned.value in [found.value for found in grid]
-    assert tuned.std_error == grid[0].std_error
-    assert tuned.interval is not None
-    assert tuned.interval.low <= tuned.value <= tuned.interval.high
+    assert select_threshold.value in [found.value for found in grid]
+    assert select_threshold.std_error == grid[0].std_error
+    assert select_threshold.interval is not None
+    assert select_threshold.interval.low <= select_threshold.value <= select_threshold.interval.high
 
 
 def test_monitor_in_parts_is_one_run() -> None:

@@ -205,8 +205,8 @@ def test_tuning_beats_no_tuning_where_weights_are_heavy_and_the_model_is_right(e
         log, truth = heavy_log(500, seed)
         request = EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=Constant(), seed=seed)
         errors.append([evaluator.estimate(request).value - truth, DR().estimate(request).value - truth])
-    tuned, untuned = np.sqrt(np.mean(np.square(errors), axis=0))
-    assert tuned < 0.7 * untuned
+    select_threshold, untuned = np.sqrt(np.mean(np.square(errors), axis=0))
+    assert select_threshold < 0.7 * untuned
 
 
 def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
@@ -223,12 +223,12 @@ def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> Non
     """With SWITCH at 0 the model alone would speak, and claim a tiny error."""
     request = EvaluationRequest(TABLE, Fixed([0.55] + [0.05] * 9))
     plain: Any = IPS() if isinstance(evaluator, ClippedIPS | CAB) else DR()
-    untuned, tuned = plain.estimate(request), evaluator.estimate(request)
-    assert tuned.settings["tuned"]
-    assert tuned.std_error == pytest.approx(untuned.std_error)
-    assert tuned.interval.low <= tuned.value <= tuned.interval.high
-    assert tuned.interval.estimand == untuned.interval.estimand
-    assert any("SLOPE++ chose" in note for note in tuned.notes)
+    untuned, select_threshold = plain.estimate(request), evaluator.estimate(request)
+    assert select_threshold.settings["tuned"]
+    assert select_threshold.std_error == pytest.approx(untuned.std_error)
+    assert select_threshold.interval.low <= select_threshold.value <= select_threshold.interval.high
+    assert select_threshold.interval.estimand == untuned.interval.estimand
+    assert any("SLOPE++ chose" in note for note in select_threshold.notes)
 
 
 def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:

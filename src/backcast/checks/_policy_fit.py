@@ -11,7 +11,7 @@ from backcast._request import EvaluationRequest
 from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst
 from backcast.errors import OptionError
-from backcast.evaluators._weighted_events import weigh
+from backcast.evaluators._weighted_events import weight_events
 from backcast.policies.base import LogPolicy, Policy, is_learning
 
 if TYPE_CHECKING:
@@ -30,7 +30,7 @@ def fit_of(case: Case, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple[Find
     """How the log suits the policy, in figures and in findings."""
     if isinstance(policy, type) or not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
-    weights = np.concatenate([block.ratio for block in weigh(EvaluationRequest(case.log, policy), model=False)])
+    weights = np.concatenate([block.ratio for block in weight_events(EvaluationRequest(case.log, policy), model=False)])
     findings = policy_support(case, weights), policy_overlap(case, weights)
     ready = worst([finding.verdict for finding in findings])
     evaluator, reason = _evaluator(is_learning(policy), drifts or not case.exchangeable, weights, ready)

@@ -165,7 +165,7 @@ def _curve(curves: FloatArray, horizon: int, level: float) -> LearningCurve:
     return LearningCurve(bin_edges(horizon)[1:], value, value - reach, value + reach)
 
 
-class Plan(NamedTuple):
+class PartJob(NamedTuple):
     """What is done with every part, and the stream of which each is a stretch."""
 
     stream: Any
@@ -187,7 +187,7 @@ def estimate_on_parts(evaluator: Passing, request: EvaluationRequest, policies: 
         first = stream.between(*parts[0][1:]).read()
         horizon = evaluator.inputs(replace(request, policy=policies[0], log=first, keep=None)).horizon
     passes = max(LEAST_PASSES, math.ceil(ALL_PASSES / len(parts)))
-    plan = Plan(stream, evaluator, policies, request.reward_model, horizon, passes, request.seed)
+    plan = PartJob(stream, evaluator, policies, request.reward_model, horizon, passes, request.seed)
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in parts]
     # compiled policies release the lock, others need processes of their own
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
@@ -255,7 +255,7 @@ def _check_reached(horizon: int, passes: list[list[PartResult]], number: int, ev
     )
 
 
-def _one_part(plan: Plan, number: int, start: int, end: int) -> list[PartResult]:
+def _one_part(plan: PartJob, number: int, start: int, end: int) -> list[PartResult]:
     log = plan.stream.between(start, end).read()
     rng = np.random.default_rng(np.random.SeedSequence(plan.seed, spawn_key=(PARTS, number)))
     honest = as_out_of_sample(plan.reward_model)

@@ -194,7 +194,7 @@ class Predictor(Protocol):
         ...
 
 
-class Stage(NamedTuple):
+class PredictedPart(NamedTuple):
     """Events of one part of the log that one model predicts.
 
     ``places`` says where in the part they stand (None: they are all of it, in order); ``model`` is a fitted reward
@@ -219,11 +219,11 @@ class Stage(NamedTuple):
 class StagedLog:
     """Parts of a log, each as its stages, as often as wanted; and what a reader must know of them."""
 
-    parts: Callable[[], Iterator[list[Stage]]]
+    parts: Callable[[], Iterator[list[PredictedPart]]]
     notes: tuple[str, ...] = ()
 
 
-def staged(request: EvaluationRequest, *, model: bool) -> StagedLog:
+def predicted_parts(request: EvaluationRequest, *, model: bool) -> StagedLog:
     """The question's log with predictors that owe nothing to the events they predict.
 
     In memory the reward model is kept honest as asked, cross-fitted by default; a stream must have been through
@@ -232,7 +232,7 @@ def staged(request: EvaluationRequest, *, model: bool) -> StagedLog:
     if isinstance(request.log, Iterator):
         raise EvaluationError(ONCE.format(type(request.log).__name__))
     if not model:
-        return StagedLog(lambda: ([Stage(part)] for part in request.parts()))
+        return StagedLog(lambda: ([PredictedPart(part)] for part in request.parts()))
     honest = as_out_of_sample(request.reward_model)
     if request.in_memory:
         return _in_memory(honest, request.log, request.seed)
@@ -291,7 +291,7 @@ def _in_memory(honest: OutOfSampleModel, log: Log, seed: int) -> StagedLog:
     return StagedLog(lambda: iter((stages,)))
 
 
-def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[Stage]:
+def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[PredictedPart]:
     """Stages of ``CrossFit``: the very models of its ``predictions``, but no table of events times actions."""
     fold = fold_numbers(len(log), min(honest.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
@@ -300,23 +300,23 @@ def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Itera
         yield _asked(model, log[held], held)
 
 
-def _ready(honest: Fitted | Given, part: Log) -> Stage:
+def _ready(honest: Fitted | Given, part: Log) -> PredictedPart:
     if isinstance(honest, Fitted):
         return _asked(honest.model, part)
     if np.ndim(honest.predicted) == 0:
-        return Stage(part, level=float(np.asarray(honest.predicted)))
+        return PredictedPart(part, level=float(np.asarray(honest.predicted)))
     table = np.asarray(honest.predicted, dtype=np.float64)
     # by row number, so that a table made for the whole stream serves each of its parts
     own = table[part.rows] if len(table) != len(part) and part.rows.max() < len(table) else table
     return _looked_up(part, Given(own).predictions(part, np.random.default_rng(0)).predicted)
 
 
-def _asked(model: Any, part: Log, places: IntArray | None = None) -> Stage:
+def _asked(model: Any, part: Log, places: IntArray | None = None) -> PredictedPart:
     def predict(block: Log, places: IntArray) -> FloatArray:
         return Fitted(model).predictions(block, np.random.default_rng(0)).predicted
 
-    return Stage(part, places, predict, model)
+    return PredictedPart(part, places, predict, model)
 
 
-def _looked_up(part: Log, predicted: FloatArray) -> Stage:
-    return Stage(part, None, lambda block, places: predicted[places])
+def _looked_up(part: Log, predicted: FloatArray) -> PredictedPart:
+    return PredictedPart(part, None, lambda block, places: predicted[places])

@@ -13,8 +13,8 @@ from backcast._arrays import FloatArray
 from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators._weighted_estimate import Method, estimate_from, moments_of
-from backcast.evaluators._weighted_events import Shape, WeighedLog, unshaped, weigh
+from backcast.evaluators._weighted_estimate import EstimatorSpec, estimate_from, moments_of
+from backcast.evaluators._weighted_events import WeightedLog, WeightTransform, identity, weight_events
 from backcast.intervals._sample import BASE, TERM, Moments, Plain, std_error
 
 
@@ -62,7 +62,7 @@ def sub_gaussian(ratios: FloatArray, threshold: float) -> FloatArray:
 
 
 @dataclass(frozen=True)
-class Family:
+class TransformFamily:
     """A shape for every threshold: the equation, the thresholds to try, the neutral one, and a bound.
 
     ``grid`` runs from much shaping to little and ends with ``neutral``, which leaves the ratios alone; ``largest``
@@ -74,10 +74,10 @@ class Family:
     neutral: float
     largest: Callable[[float, float], float]
 
-    def at(self, threshold: float) -> Shape:
+    def at(self, threshold: float) -> WeightTransform:
         """The shape at one threshold; the ratios themselves at the neutral one."""
         if threshold == self.neutral:
-            return unshaped
+            return identity
         return lambda ratios: self.equation(ratios, threshold)
 
 
@@ -94,16 +94,16 @@ def _largest_sub_gaussian(threshold: float, ratio: float) -> float:
 POWERS = tuple(2.0**j for j in range(17))
 
 
-CLIP = Family(clip, (*POWERS, math.inf), math.inf, min)
+CLIP = TransformFamily(clip, (*POWERS, math.inf), math.inf, min)
 
 
-SWITCH = Family(switch, (0.0, *POWERS, math.inf), math.inf, min)
+SWITCH = TransformFamily(switch, (0.0, *POWERS, math.inf), math.inf, min)
 
 
-SHRINK = Family(shrink, (0.0, *(4.0**j for j in range(-1, 17)), math.inf), math.inf, _largest_shrunk)
+SHRINK = TransformFamily(shrink, (0.0, *(4.0**j for j in range(-1, 17)), math.inf), math.inf, _largest_shrunk)
 
 
-SUB_GAUSSIAN = Family(sub_gaussian, (1.0, *(1 / x for x in POWERS[1:]), 0.0), 0.0, _largest_sub_gaussian)
+SUB_GAUSSIAN = TransformFamily(sub_gaussian, (1.0, *(1 / x for x in POWERS[1:]), 0.0), 0.0, _largest_sub_gaussian)
 
 
 Threshold: TypeAlias = float | Literal["auto"]
@@ -145,7 +145,7 @@ class Choice(NamedTuple):
     neutral: Moments
 
 
-def tuned(family: Family, events: WeighedLog) -> Choice:
+def select_threshold(family: TransformFamily, events: WeightedLog) -> Choice:
     """The family's best threshold by SLOPE++; all candidates in one pass."""
     grid = family.grid[::-1]
     return chosen(grid, moments_of(events, [family.at(threshold) for threshold in grid]))
@@ -159,13 +159,13 @@ def chosen(grid: tuple[float, ...], moments: list[Moments]) -> Choice:
     return Choice(grid[best], float(values[best]), moments[0])
 
 
-def with_choice(unshaped: Estimate, choice: Choice) -> Estimate:
+def with_choice(identity: Estimate, choice: Choice) -> Estimate:
     """The tuned value with the error of the unshaped estimate.
 
     The bias of a chosen shape cannot be seen, and where a model stands in for weights its noise cannot either; the
     unshaped estimate has neither, so its error and interval (stretched to hold the value) stay honest.
     """
-    interval = unshaped.interval
+    interval = identity.interval
     if interval is not None:
         low, high = min(interval.low, choice.value), max(interval.high, choice.value)
         interval = replace(interval, low=low, high=high)
@@ -173,8 +173,8 @@ def with_choice(unshaped: Estimate, choice: Choice) -> Estimate:
         f"SLOPE++ chose the threshold {choice.threshold:g}; standard error and interval are those of the estimate "
         "with weights as they are"
     )
-    settings = {**unshaped.settings, "threshold": choice.threshold, "tuned": True}
-    return replace(unshaped, value=choice.value, interval=interval, notes=(*unshaped.notes, note), settings=settings)
+    settings = {**identity.settings, "threshold": choice.threshold, "tuned": True}
+    return replace(identity, value=choice.value, interval=interval, notes=(*identity.notes, note), settings=settings)
 
 
 def check_threshold(threshold: Threshold, high: float = math.inf) -> None:
@@ -187,16 +187,16 @@ def check_threshold(threshold: Threshold, high: float = math.inf) -> None:
 
 
 def estimate_with_transform(
-    name: str, family: Family, threshold: Threshold, request: EvaluationRequest, *, model: bool
+    name: str, family: TransformFamily, threshold: Threshold, request: EvaluationRequest, *, model: bool
 ) -> Estimate:
     """The estimate with weights of this family, at the threshold given or chosen by SLOPE++."""
     require_fixed_policy(request.policy, name)
-    events = weigh(request, model=model)
+    events = weight_events(request, model=model)
     if threshold == "auto":
-        choice = tuned(family, events)
-        return with_choice(estimate_from(Method(name, model=model), request, events, choice.neutral), choice)
+        choice = select_threshold(family, events)
+        return with_choice(estimate_from(EstimatorSpec(name, model=model), request, events, choice.neutral), choice)
     fixed = float(threshold)
-    method = Method(
+    method = EstimatorSpec(
         name,
         model=model,
         shape=family.at(fixed),

@@ -17,7 +17,15 @@ from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluators._weighted_events import Recipe, Shape, Weighed, WeighedLog, unshaped, weigh, weighed_shard
+from backcast.evaluators._weighted_events import (
+    Recipe,
+    WeightedBlock,
+    WeightedLog,
+    WeightTransform,
+    identity,
+    weight_events,
+    weighted_shard,
+)
 from backcast.intervals._sample import (
     BOUND,
     FIXED_VALUE,
@@ -48,7 +56,7 @@ def plain(moments: Moments) -> Form:
 
 
 @dataclass(frozen=True)
-class Method:
+class EstimatorSpec:
     """What tells one estimator from another.
 
     Attributes
@@ -74,7 +82,7 @@ class Method:
     name: str
     model: bool = False
     blended: bool = False
-    shape: Shape = unshaped
+    shape: WeightTransform = identity
     form: Callable[[Moments], Form] = plain
     interval: IntervalMethod = field(default_factory=DefaultInterval)
     largest: Callable[[float], float] = float
@@ -83,7 +91,7 @@ class Method:
     @property
     def estimand(self) -> str:
         """What the estimate is about."""
-        return FIXED_VALUE if self.shape is unshaped else SHAPED_VALUE
+        return FIXED_VALUE if self.shape is identity else SHAPED_VALUE
 
     def ranges(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
         """Known bounds of base and residual, given those of the reward."""
@@ -94,13 +102,13 @@ class Method:
         return (0.0, 0.0), (low, high)
 
 
-def weighted_estimate(method: Method, request: EvaluationRequest) -> Estimate:
+def weighted_estimate(method: EstimatorSpec, request: EvaluationRequest) -> Estimate:
     """Weigh the question's events and estimate."""
     require_fixed_policy(request.policy, method.name)
-    return estimate_from(method, request, weigh(request, model=method.model))
+    return estimate_from(method, request, weight_events(request, model=method.model))
 
 
-def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
+def moments_of(events: WeightedLog, shapes: list[WeightTransform]) -> list[Moments]:
     """The moments under several shapes of the weights, in one pass, pieces of a stream side by side."""
     if not events.shards:
         return _moments(events, shapes)
@@ -118,11 +126,13 @@ def moments_of(events: WeighedLog, shapes: list[Shape]) -> list[Moments]:
     return _summed(found.results)
 
 
-def _shard_moments(request: EvaluationRequest, recipe: Recipe, shapes: list[Shape], shard: Any) -> list[Moments]:
-    return _moments(weighed_shard(request, recipe, shard), shapes)
+def _shard_moments(
+    request: EvaluationRequest, recipe: Recipe, shapes: list[WeightTransform], shard: Any
+) -> list[Moments]:
+    return _moments(weighted_shard(request, recipe, shard), shapes)
 
 
-def _moments(blocks: Iterable[Weighed], shapes: list[Shape]) -> list[Moments]:
+def _moments(blocks: Iterable[WeightedBlock], shapes: list[WeightTransform]) -> list[Moments]:
     sums = [Moments.none() for _ in shapes]
     for block in blocks:
         sums = [total + Moments.of(block.columns(shape)) for total, shape in zip(sums, shapes, strict=True)]
@@ -134,7 +144,7 @@ def _summed(pieces: Iterable[list[Moments]]) -> list[Moments]:
 
 
 def estimate_from(
-    method: Method, request: EvaluationRequest, events: WeighedLog, moments: Moments | None = None
+    method: EstimatorSpec, request: EvaluationRequest, events: WeightedLog, moments: Moments | None = None
 ) -> Estimate:
     """The estimate of weighed events, whose moments may be known already."""
 
@@ -153,7 +163,7 @@ def estimate_from(
         reward_range=events.reward_range,
         base_range=ranges[0],
         residual_range=ranges[1],
-        weights_average_one=method.shape is unshaped and not method.blended,
+        weights_average_one=method.shape is identity and not method.blended,
         bound_known=events.knows_bound(float(moments.low[BOUND]), float(moments.high[BOUND])),
         estimand=method.estimand,
         largest=method.largest,

@@ -15,7 +15,7 @@ from backcast._kernels.jit import compiled
 from backcast._parallel.jobs import no_progress
 from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.errors import StopEvaluation
-from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
+from backcast.evaluators._reward_predictions import PredictedPart, StagedLog, predicted_parts, with_fitted_model
 from backcast.intervals._sample import Columns
 from backcast.log import Log
 from backcast.policies._calls import expectation_of, probabilities_of, probability_of, start_copy, taken
@@ -82,15 +82,15 @@ LEAST_SHARDS = 64
 SHARD_ROWS = 10**7  # some seconds of work, beside which handing out a piece is nothing
 
 
-Shape = Callable[[FloatArray], FloatArray]
+WeightTransform = Callable[[FloatArray], FloatArray]
 
 
-def unshaped(ratios: FloatArray) -> FloatArray:
+def identity(ratios: FloatArray) -> FloatArray:
     """The ratios as they are."""
     return ratios
 
 
-class Weighed(NamedTuple):
+class WeightedBlock(NamedTuple):
     """A block of events as estimators of fixed policies see it."""
 
     ratio: FloatArray
@@ -98,7 +98,7 @@ class Weighed(NamedTuple):
     residual: FloatArray
     bound: FloatArray
 
-    def columns(self, shape: Shape = unshaped) -> Columns:
+    def columns(self, shape: WeightTransform = identity) -> Columns:
         """With the weights that a shape makes of the ratios."""
         weight = shape(self.ratio)
         return Columns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.bound)
@@ -107,13 +107,13 @@ class Weighed(NamedTuple):
 class Weigher(Protocol):
     """How a block of a stage's events is weighed."""
 
-    def __call__(self, policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+    def __call__(self, policy: Any, stage: PredictedPart, block: Log, places: IntArray) -> WeightedBlock:
         """``places`` are the block's positions within the stage."""
         ...
 
 
 @dataclass(eq=False)
-class WeighedLog:
+class WeightedLog:
     """The weighed events of a question, block by block and as often as wanted.
 
     A log in memory is weighed once and kept; a stream is weighed anew in each pass. ``uniform`` is the weight bound
@@ -122,7 +122,7 @@ class WeighedLog:
     read and weighed apart; ``request`` and ``recipe`` are all that whoever does it needs besides.
     """
 
-    blocks: Callable[[], Iterator[Weighed]]
+    blocks: Callable[[], Iterator[WeightedBlock]]
     keep: bool
     reward_range: tuple[float, float] | None
     propensities_estimated: bool
@@ -134,9 +134,9 @@ class WeighedLog:
     notes: tuple[str, ...] = ()
     shards: tuple[Any, ...] = ()
     passes: int = field(default=0, repr=False)
-    _kept: list[Weighed] | None = field(default=None, repr=False)
+    _kept: list[WeightedBlock] | None = field(default=None, repr=False)
 
-    def __iter__(self) -> Iterator[Weighed]:
+    def __iter__(self) -> Iterator[WeightedBlock]:
         if self._kept is not None:
             return iter(self._kept)
         blocks = self._pass()
@@ -150,9 +150,9 @@ class WeighedLog:
         self.passes += 1
         return self.request.on_progress if self.passes == 1 else no_progress
 
-    def _collected(self, blocks: Iterator[Weighed]) -> list[Weighed]:
+    def _collected(self, blocks: Iterator[WeightedBlock]) -> list[WeightedBlock]:
         """The blocks, or those that were weighed before somebody had enough."""
-        kept: list[Weighed] = []
+        kept: list[WeightedBlock] = []
         try:
             kept.extend(blocks)
         except StopEvaluation:
@@ -165,9 +165,9 @@ class WeighedLog:
         """Whether bounds between these numbers hold for events not seen: all recorded, or a uniform logger."""
         return self.records_logging or abs(low - self.uniform) + abs(high - self.uniform) < 1e-9 * self.uniform
 
-    def _pass(self) -> Iterator[Weighed]:
+    def _pass(self) -> Iterator[WeightedBlock]:
         tell = self.telling()
-        passes = [weighed_shard(self.request, self.recipe, shard) for shard in self.shards] or [self.blocks()]
+        passes = [weighted_shard(self.request, self.recipe, shard) for shard in self.shards] or [self.blocks()]
         for block in chain.from_iterable(passes):
             yield block
             tell(block.ratio.size)
@@ -180,11 +180,11 @@ class Recipe(NamedTuple):
     model: bool
 
 
-def weigh(request: EvaluationRequest, *, model: bool) -> WeighedLog:
+def weight_events(request: EvaluationRequest, *, model: bool) -> WeightedLog:
     """Weigh the question's events, with residuals from its reward model or (``model=False``) plain rewards."""
     request, notes = with_fitted_model(request) if model else (request, ())
-    recipe = Recipe(weigh_doubly_robust if model else weigh_rewards, model)
-    events = weigh_staged(request, staged(request, model=model), recipe)
+    recipe = Recipe(weight_doubly_robust if model else weight_rewards, model)
+    events = weight_predicted(request, predicted_parts(request, model=model), recipe)
     return replace(events, notes=(*notes, *events.notes))
 
 
@@ -207,10 +207,10 @@ def _shards(log: Any) -> tuple[Any, ...]:
     return tuple(log.split(number_of_shards(log.n_rows)))
 
 
-def weigh_staged(request: EvaluationRequest, log: StagedLog, recipe: Recipe) -> WeighedLog:
+def weight_predicted(request: EvaluationRequest, log: StagedLog, recipe: Recipe) -> WeightedLog:
     """Weigh events whose predictors are known."""
     first = next(request.parts())
-    return WeighedLog(
+    return WeightedLog(
         lambda: _pass(request, log, recipe.weigher),
         request.in_memory,
         first.reward_range,
@@ -225,44 +225,44 @@ def weigh_staged(request: EvaluationRequest, log: StagedLog, recipe: Recipe) -> 
     )
 
 
-def weighed_shard(request: EvaluationRequest, recipe: Recipe, shard: Any) -> Iterator[Weighed]:
+def weighted_shard(request: EvaluationRequest, recipe: Recipe, shard: Any) -> Iterator[WeightedBlock]:
     """The events of one piece of a stream."""
     own = replace(request, log=shard)
-    return _pass(own, staged(own, model=recipe.model), recipe.weigher)
+    return _pass(own, predicted_parts(own, model=recipe.model), recipe.weigher)
 
 
-def _pass(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+def _pass(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[WeightedBlock]:
     blocks = _weighed(request, log, weigher)
     return blocks if request.in_memory else reblocked(blocks, LARGEST_BLOCK)
 
 
-def reblocked(blocks: Iterator[Weighed], rows: int) -> Iterator[Weighed]:
+def reblocked(blocks: Iterator[WeightedBlock], rows: int) -> Iterator[WeightedBlock]:
     """The same events in blocks of ``rows``, so that sums over blocks do not depend on how a stream was read.
 
-    >>> block = Weighed(*np.ones((4, 3)))
+    >>> block = WeightedBlock(*np.ones((4, 3)))
     >>> [one.ratio.size for one in reblocked(iter([block, block, block]), 4)]
     [4, 4, 1]
     """
-    held: list[Weighed] = []
+    held: list[WeightedBlock] = []
     size = 0
     for block in blocks:
         held, size = [*held, block], size + block.ratio.size
         if size >= rows:
             whole = _joined(held)
             for start in range(0, size - size % rows, rows):
-                yield Weighed(*(column[start : start + rows] for column in whole))
+                yield WeightedBlock(*(column[start : start + rows] for column in whole))
             size %= rows
-            held = [Weighed(*(column[column.size - size :] for column in whole))] if size else []
+            held = [WeightedBlock(*(column[column.size - size :] for column in whole))] if size else []
     if size:
         yield _joined(held)
 
 
-def _joined(blocks: list[Weighed]) -> Weighed:
+def _joined(blocks: list[WeightedBlock]) -> WeightedBlock:
     # most often there is one, of just the length that is wanted
-    return blocks[0] if len(blocks) == 1 else Weighed(*map(np.concatenate, zip(*blocks, strict=True)))
+    return blocks[0] if len(blocks) == 1 else WeightedBlock(*map(np.concatenate, zip(*blocks, strict=True)))
 
 
-def _weighed(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[Weighed]:
+def _weighed(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> Iterator[WeightedBlock]:
     policy = None
     for stages in log.parts():
         if policy is None:
@@ -273,9 +273,9 @@ def _weighed(request: EvaluationRequest, log: StagedLog, weigher: Weigher) -> It
             yield _in_log_order(policy, stages, weigher)
 
 
-def _in_log_order(policy: Any, stages: list[Stage], weigher: Weigher) -> Weighed:
+def _in_log_order(policy: Any, stages: list[PredictedPart], weigher: Weigher) -> WeightedBlock:
     """Stages hold events from all over the part; each is written where it stands."""
-    whole = Weighed(*np.empty((4, sum(len(stage.log) for stage in stages))))
+    whole = WeightedBlock(*np.empty((4, sum(len(stage.log) for stage in stages))))
     for stage in stages:
         assert stage.places is not None
         for block, places in _blocks(stage.log):
@@ -291,12 +291,12 @@ def _blocks(log: Log) -> Iterator[tuple[Log, IntArray]]:
         yield log[start:end], np.arange(start, end)
 
 
-def weigh_rewards(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+def weight_rewards(policy: Any, stage: PredictedPart, block: Log, places: IntArray) -> WeightedBlock:
     """Without a model: the residual is the reward."""
     return _weigh_level(policy, block, 0.0)
 
 
-def weigh_doubly_robust(policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+def weight_doubly_robust(policy: Any, stage: PredictedPart, block: Log, places: IntArray) -> WeightedBlock:
     """With a model: its expectation under the policy, and the surprise at the logged action."""
     if stage.level is not None:
         return _weigh_level(policy, block, stage.level)
@@ -304,7 +304,7 @@ def weigh_doubly_robust(policy: Any, stage: Stage, block: Log, places: IntArray)
         return _weigh_few(policy, stage.model, block)
     predicted = stage.table(block, places)
     target = probabilities_of(policy, block)
-    return Weighed(
+    return WeightedBlock(
         taken(target, block._actions) / block._propensities,
         expectations(target, predicted),
         block._rewards - taken(predicted, block._actions),
@@ -317,22 +317,22 @@ def bounds(target: FloatArray, block: Log) -> FloatArray:
     return 1.0 / block._propensities if block._logging is None else largest_ratios(target, plain(block._logging))
 
 
-def _weigh_level(policy: Any, block: Log, level: float) -> Weighed:
+def _weigh_level(policy: Any, block: Log, level: float) -> WeightedBlock:
     """A model that says one number: its expectation is that number, so only the logged actions matter."""
     base, residual = np.full(len(block), level), block._rewards - level
     if not callable(getattr(policy, "probability_of", None)):
         target = probabilities_of(policy, block)
-        return Weighed(taken(target, block._actions) / block._propensities, base, residual, bounds(target, block))
-    return Weighed(probability_of(policy, block) / block._propensities, base, residual, 1.0 / block._propensities)
+        return WeightedBlock(taken(target, block._actions) / block._propensities, base, residual, bounds(target, block))
+    return WeightedBlock(probability_of(policy, block) / block._propensities, base, residual, 1.0 / block._propensities)
 
 
-def _weigh_few(policy: Any, model: Any, block: Log) -> Weighed:
+def _weigh_few(policy: Any, model: Any, block: Log) -> WeightedBlock:
     """Policy and model both answer for single actions: no table over the action set is built."""
 
     def values(actions: IntArray) -> FloatArray:
         return np.asarray(model.predict_actions(block.contexts, actions), dtype=np.float64)
 
-    return Weighed(
+    return WeightedBlock(
         probability_of(policy, block) / block._propensities,
         expectation_of(policy, block, values),
         block._rewards - values(block._actions),

@@ -16,7 +16,7 @@ from backcast.diagnostics import ModelDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached
 from backcast.estimate import Estimate, LearningCurve
 from backcast.evaluators._reward_predictions import predictions_in_memory
-from backcast.evaluators._weighted_events import weigh
+from backcast.evaluators._weighted_events import weight_events
 from backcast.log import Log
 from backcast.policies.base import is_learning
 
@@ -76,7 +76,7 @@ class _Found(NamedTuple):
 
 def _expected(request: EvaluationRequest) -> tuple[_Found, tuple[str, ...]]:
     """The model's expectation over all events, and what a reader must know; no table of all events is built."""
-    events = weigh(request, model=True)
+    events = weight_events(request, model=True)
     if events.keep:
         base = np.concatenate([block.base for block in events])
         return _Found(float(base.mean()), base.size, base.size, 1, None), events.notes

@@ -13,7 +13,7 @@ from backcast._arrays import FloatArray, IntArray, plain
 from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators._reward_predictions import Stage, StagedLog, staged, with_fitted_model
+from backcast.evaluators._reward_predictions import PredictedPart, StagedLog, predicted_parts, with_fitted_model
 from backcast.evaluators._weight_transforms import (
     CLIP,
     SHRINK,
@@ -25,8 +25,8 @@ from backcast.evaluators._weight_transforms import (
     estimate_with_transform,
     with_choice,
 )
-from backcast.evaluators._weighted_estimate import Method, estimate_from, moments_of, weighted_estimate
-from backcast.evaluators._weighted_events import Recipe, Weighed, WeighedLog, beyond, bounds, weigh_staged
+from backcast.evaluators._weighted_estimate import EstimatorSpec, estimate_from, moments_of, weighted_estimate
+from backcast.evaluators._weighted_events import Recipe, WeightedBlock, WeightedLog, beyond, bounds, weight_predicted
 from backcast.evaluators.importance_weighting import self_normalised
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, start_copy, taken
@@ -54,7 +54,7 @@ class DR:
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the weighted surprises."""
-        return weighted_estimate(Method("DR", model=True), request)
+        return weighted_estimate(EstimatorSpec("DR", model=True), request)
 
 
 @dataclass(frozen=True)
@@ -74,7 +74,7 @@ class SNDR:
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """The model's answer, corrected by the normalised surprises."""
-        return weighted_estimate(Method("SNDR", model=True, form=self_normalised), request)
+        return weighted_estimate(EstimatorSpec("SNDR", model=True, form=self_normalised), request)
 
 
 @dataclass(frozen=True)
@@ -235,7 +235,7 @@ class CAB:
         """The clipped average, filled up by the model."""
         require_fixed_policy(request.policy, "CAB")
         request, notes = with_fitted_model(request)
-        log = replace(staged(request, model=True), notes=notes)
+        log = replace(predicted_parts(request, model=True), notes=notes)
         if self.threshold != "auto":
             return _estimate(request, log, float(self.threshold))
         grid = CLIP.grid[::-1]
@@ -244,7 +244,7 @@ class CAB:
 
 
 def _estimate(request: EvaluationRequest, log: StagedLog, threshold: float) -> Estimate:
-    method = Method(
+    method = EstimatorSpec(
         "CAB",
         model=True,
         blended=True,
@@ -255,13 +255,13 @@ def _estimate(request: EvaluationRequest, log: StagedLog, threshold: float) -> E
     return estimate_from(method, request, _blended(request, log, threshold))
 
 
-def _blended(request: EvaluationRequest, log: StagedLog, threshold: float) -> WeighedLog:
+def _blended(request: EvaluationRequest, log: StagedLog, threshold: float) -> WeightedLog:
     # sums kept under one threshold are not those under another
     own = request.within(f"threshold-{threshold:g}")
-    return weigh_staged(own, log, Recipe(partial(_weigh_blended, threshold), model=True))
+    return weight_predicted(own, log, Recipe(partial(_weigh_blended, threshold), model=True))
 
 
-def _weigh_blended(threshold: float, policy: Any, stage: Stage, block: Log, places: IntArray) -> Weighed:
+def _weigh_blended(threshold: float, policy: Any, stage: PredictedPart, block: Log, places: IntArray) -> WeightedBlock:
     """The base is the model's share; the residual is the reward itself."""
     if block._logging is None:
         raise EvaluationError(
@@ -270,7 +270,9 @@ def _weigh_blended(threshold: float, policy: Any, stage: Stage, block: Log, plac
         )
     target = probabilities_of(policy, block)
     base = beyond(target, stage.table(block, places), plain(block._logging), threshold)
-    return Weighed(taken(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block))
+    return WeightedBlock(
+        taken(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block)
+    )
 
 
 @dataclass(frozen=True)
@@ -302,7 +304,7 @@ class MRDR:
         require_fixed_policy(request.policy, "MRDR")
         model = PerAction(_estimator(request.reward_model), weights=mrdr_weights(request.policy, request.seed))
         asked = replace(request, reward_model=CrossFit(model, self.folds))
-        return weighted_estimate(Method("MRDR", model=True, settings={"folds": self.folds}), asked)
+        return weighted_estimate(EstimatorSpec("MRDR", model=True, settings={"folds": self.folds}), asked)
 
 
 def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:

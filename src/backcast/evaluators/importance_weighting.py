@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from backcast._request import EvaluationRequest
 from backcast.estimate import Estimate
 from backcast.evaluators._weight_transforms import CLIP, Threshold, check_threshold, estimate_with_transform
-from backcast.evaluators._weighted_estimate import Method, weighted_estimate
+from backcast.evaluators._weighted_estimate import EstimatorSpec, weighted_estimate
 from backcast.intervals._sample import TERM, WEIGHT, Controlled, Form, Moments, SelfNormalised, best_baseline
 
 
@@ -31,7 +31,7 @@ class IPS:
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """The weighted average of the rewards."""
-        return weighted_estimate(Method("IPS"), request)
+        return weighted_estimate(EstimatorSpec("IPS"), request)
 
 
 def self_normalised(moments: Moments) -> Form:
@@ -58,7 +58,7 @@ class SNIPS:
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """The average reward under normalised weights."""
-        return weighted_estimate(Method("SNIPS", form=self_normalised), request)
+        return weighted_estimate(EstimatorSpec("SNIPS", form=self_normalised), request)
 
 
 @dataclass(frozen=True)
@@ -126,4 +126,4 @@ class BaselineIPS:
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """The weighted average of the rewards, corrected for the weights' own error."""
-        return weighted_estimate(Method("BaselineIPS", form=controlled), request)
+        return weighted_estimate(EstimatorSpec("BaselineIPS", form=controlled), request)

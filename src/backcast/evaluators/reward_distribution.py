@@ -13,7 +13,7 @@ from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
-from backcast.evaluators._weighted_events import WeighedLog, weigh
+from backcast.evaluators._weighted_events import WeightedLog, weight_events
 from backcast.policies._calls import policy_name
 
 BAND_CELLS = 2000
@@ -249,7 +249,7 @@ def distribution_for(request: EvaluationRequest) -> RewardDistribution:
     require_fixed_policy(request.policy, "the reward distribution")
     if not 0 < request.level < 1:
         raise OptionError(f"level is {request.level}; it must lie strictly between 0 and 1")
-    events = weigh(request, model=False)
+    events = weight_events(request, model=False)
     sums = _sums(events, request.in_memory)
     total = float(sums.weights.sum())
     if total == 0.0:
@@ -272,7 +272,7 @@ def distribution_for(request: EvaluationRequest) -> RewardDistribution:
     return RewardDistribution(sums.rewards, cdf, low, high, request.level, name, facts, sums)
 
 
-def _sums(events: WeighedLog, in_memory: bool) -> RewardSums:
+def _sums(events: WeightedLog, in_memory: bool) -> RewardSums:
     if in_memory:
         blocks = list(events)
         return RewardSums.of(
