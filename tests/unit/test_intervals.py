@@ -17,15 +17,15 @@ from backcast._request import EvaluationRequest
 from backcast.errors import OptionError
 from backcast.evaluators import CAB, DR, IPS, SNDR, SNIPS, BaselineIPS, ClippedIPS, PessimisticDR, ShrinkageDR
 from backcast.intervals._sample import (
-    Columns,
-    Controlled,
+    ControlVariateMean,
+    EventColumns,
     IntervalMethod,
+    Mean,
     Moments,
-    Plain,
-    Sample,
-    SelfNormalised,
+    SelfNormalizedMean,
+    WeightedSample,
+    sample_from_values,
     std_error,
-    values_of,
 )
 from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_far_out
 from backcast.intervals.betting import Betting, Game, play
@@ -106,9 +106,9 @@ def test_those_that_use_the_mean_of_the_weights_follow_a_shift(method: Any) -> N
 @every
 def test_the_blocks_do_not_matter_and_the_seed_decides(method: Any) -> None:
     log = random_log(200)
-    whole, again = interval(method, log, seed=5), interval(method, log, seed=5)
+    whole, refit = interval(method, log, seed=5), interval(method, log, seed=5)
     parts = interval(method, [log[:50], log[50:51], log[51:]], seed=5)
-    assert whole == again
+    assert whole == refit
     assert [parts.low, parts.high] == pytest.approx([whole.low, whole.high], rel=1e-6)
 
 
@@ -279,8 +279,8 @@ def test_standard_errors_by_the_delta_method_are_jackknife_errors(seed: int) -> 
     rng = np.random.default_rng(seed)
     n = 400
     base, w, e = rng.random(n), rng.exponential(size=n), rng.normal(size=n)
-    columns = Columns(base, w, w * e, w, e, w)
-    for form in (Plain(), SelfNormalised(), Controlled(0.3)):
+    columns = EventColumns(base, w, w * e, w, e, w)
+    for form in (Mean(), SelfNormalizedMean(), ControlVariateMean(0.3)):
         totals = np.array([base.sum(), w.sum(), (w * e).sum()])
         left = [form.value(*(totals - [base[k], w[k], w[k] * e[k]]) / (n - 1)) for k in range(n)]
         jackknife = math.sqrt((n - 1) / n * ((np.array(left) - np.mean(left)) ** 2).sum())
@@ -290,15 +290,15 @@ def test_standard_errors_by_the_delta_method_are_jackknife_errors(seed: int) -> 
 def test_the_bootstrap_fits_the_baseline_anew() -> None:
     """Replicates of BaselineIPS are BaselineIPS of resampled logs, event by event."""
     log = random_log(40)
-    sample: list[Sample] = []
+    sample: list[WeightedSample] = []
     spy = SimpleNamespace(interval=lambda given, level: sample.append(given))
     BaselineIPS().estimate(EvaluationRequest(log, POLICY, interval=spy))
     found = replicate_values(sample[0], group_sums(sample[0]), 100)
     times = np.random.default_rng((0, 1979)).multinomial(40, np.full(40, 1 / 40), size=64)
     for replicate in range(10):
-        again = log[np.repeat(np.arange(40), times[replicate])]
+        refit = log[np.repeat(np.arange(40), times[replicate])]
         assert found[replicate] == pytest.approx(
-            BaselineIPS().estimate(EvaluationRequest(again, POLICY)).value, abs=1e-12
+            BaselineIPS().estimate(EvaluationRequest(refit, POLICY)).value, abs=1e-12
         )
 
 
@@ -310,7 +310,7 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
         known = stats.bootstrap(
             (values,), np.mean, n_resamples=5000, method=theirs, rng=np.random.default_rng(1)
         ).confidence_interval
-        found = ours.interval(values_of(*values), 0.95)
+        found = ours.interval(sample_from_values(*values), 0.95)
         # two runs of 5000 replicates differ by a few per cent of the width
         assert [found.low, found.high] == pytest.approx([known.low, known.high], abs=0.012)
 
@@ -318,7 +318,7 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
 def test_groups_stand_for_events_in_the_bootstrap() -> None:
     """20,000 skewed events in 2,000 groups: the same ends as one group an event would give, up to its own noise."""
     values = np.random.default_rng(3).exponential(size=20_000) ** 2
-    found = BCa(4000).interval(values_of(*values), 0.95)
+    found = BCa(4000).interval(sample_from_values(*values), 0.95)
     error = values.std() / math.sqrt(values.size)
     skew = stats.skew(values) / math.sqrt(values.size)
     # Cornish-Fisher ends of the mean's own law, which BCa approaches
@@ -383,7 +383,7 @@ def test_hedging_on_the_weights_pays_where_rewards_are_high() -> None:
 
 
 def test_samples_without_events_serve_intervals_from_sums() -> None:
-    sample = replace(Sample.of(Columns(*np.ones((6, 10)))), columns=lambda: iter(()))
+    sample = replace(WeightedSample.of(EventColumns(*np.ones((6, 10)))), columns=lambda: iter(()))
     assert Normal().interval(sample, 0.95).low == sample.value == 2.0
 
 

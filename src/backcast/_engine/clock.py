@@ -79,7 +79,7 @@ class ClockPass:
 
 
 @compiled
-def weight_events(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
+def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
     """Speeds ``w_k`` and values ``R_k`` of the events from ``start`` on, one row of probabilities each."""
     actions, rewards, propensities = events.actions, events.rewards, events.propensities
     predicted, speed, value = events.predicted, meters.speed, meters.value
@@ -275,7 +275,7 @@ def _whole_pass(state: Any, view: Any, events: Any, batch: int, alike: bool, met
         if alike:
             for k in range(1, n):
                 target[k] = target[0]
-        weight_events(events, target, 0, meters)
+        set_speeds_and_values(events, target, 0, meters)
         fired = play_round(t, batch, events, meters, rounds)
         if fired.size == 0:
             break
@@ -336,4 +336,4 @@ def _scored_pass(twin: Any, log: Log, events: EventArrays, meters: Meters, round
 
 def _score_all(twin: Any, log: Log, events: EventArrays, meters: Meters) -> None:
     for start in range(0, len(log), SCORING_BLOCK):
-        weight_events(events, probabilities_of(twin, log[start : start + SCORING_BLOCK]), start, meters)
+        set_speeds_and_values(events, probabilities_of(twin, log[start : start + SCORING_BLOCK]), start, meters)

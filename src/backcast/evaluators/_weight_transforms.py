@@ -15,7 +15,7 @@ from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._weighted_estimate import EstimatorSpec, estimate_from, moments_of
 from backcast.evaluators._weighted_events import WeightedLog, WeightTransform, identity, weight_events
-from backcast.intervals._sample import BASE, TERM, Moments, Plain, std_error
+from backcast.intervals._sample import BASE, TERM, Mean, Moments, std_error
 
 
 def clip(ratios: FloatArray, threshold: float) -> FloatArray:
@@ -154,18 +154,18 @@ def select_threshold(family: TransformFamily, events: WeightedLog) -> Choice:
 def chosen(grid: tuple[float, ...], moments: list[Moments]) -> Choice:
     """The threshold that SLOPE++ picks among candidates with these moments, the unshaped one first."""
     values = np.array([sums.mean[BASE] + sums.mean[TERM] for sums in moments])
-    reaches = np.array([REACH * std_error(Plain(), sums) for sums in moments])
+    reaches = np.array([REACH * std_error(Mean(), sums) for sums in moments])
     best = slope_plus_plus(values, np.nan_to_num(reaches))
     return Choice(grid[best], float(values[best]), moments[0])
 
 
-def with_choice(identity: Estimate, choice: Choice) -> Estimate:
+def with_choice(untransformed: Estimate, choice: Choice) -> Estimate:
     """The tuned value with the error of the unshaped estimate.
 
     The bias of a chosen shape cannot be seen, and where a model stands in for weights its noise cannot either; the
     unshaped estimate has neither, so its error and interval (stretched to hold the value) stay honest.
     """
-    interval = identity.interval
+    interval = untransformed.interval
     if interval is not None:
         low, high = min(interval.low, choice.value), max(interval.high, choice.value)
         interval = replace(interval, low=low, high=high)
@@ -173,8 +173,10 @@ def with_choice(identity: Estimate, choice: Choice) -> Estimate:
         f"SLOPE++ chose the threshold {choice.threshold:g}; standard error and interval are those of the estimate "
         "with weights as they are"
     )
-    settings = {**identity.settings, "threshold": choice.threshold, "tuned": True}
-    return replace(identity, value=choice.value, interval=interval, notes=(*identity.notes, note), settings=settings)
+    settings = {**untransformed.settings, "threshold": choice.threshold, "tuned": True}
+    return replace(
+        untransformed, value=choice.value, interval=interval, notes=(*untransformed.notes, note), settings=settings
+    )
 
 
 def check_threshold(threshold: Threshold, high: float = math.inf) -> None:

@@ -31,12 +31,12 @@ from backcast.intervals._sample import (
     FIXED_VALUE,
     RATIO,
     WEIGHT,
-    Columns,
-    Form,
+    Aggregate,
+    EventColumns,
     IntervalMethod,
+    Mean,
     Moments,
-    Plain,
-    Sample,
+    WeightedSample,
 )
 from backcast.intervals.asymptotic import DefaultInterval
 from backcast.policies._calls import policy_name
@@ -50,9 +50,9 @@ FEW = 30  # effective events below which an interval is hardly to be believed
 FAR = 5.0  # standard errors of the mean weight from 1; chance has odds of 6e-7
 
 
-def plain(moments: Moments) -> Form:
+def plain(moments: Moments) -> Aggregate:
     """The form of an average."""
-    return Plain()
+    return Mean()
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ class EstimatorSpec:
     model: bool = False
     blended: bool = False
     shape: WeightTransform = identity
-    form: Callable[[Moments], Form] = plain
+    form: Callable[[Moments], Aggregate] = plain
     interval: IntervalMethod = field(default_factory=DefaultInterval)
     largest: Callable[[float], float] = float
     settings: dict[str, Any] = field(default_factory=dict)
@@ -148,14 +148,14 @@ def estimate_from(
 ) -> Estimate:
     """The estimate of weighed events, whose moments may be known already."""
 
-    def columns() -> Iterator[Columns]:
+    def columns() -> Iterator[EventColumns]:
         return (block.columns(method.shape) for block in events)
 
     if moments is None:
         (moments,) = moments_of(events, [method.shape])
     _require_overlap(method.name, moments)
     ranges = (None, None) if events.reward_range is None else method.ranges(*events.reward_range)
-    sample = Sample(
+    sample = WeightedSample(
         moments,
         method.form(moments),
         columns,
@@ -182,7 +182,7 @@ def estimate_from(
     )
 
 
-def _interval(chosen: Any, sample: Sample, level: float, propensities_estimated: bool) -> Interval | None:
+def _interval(chosen: Any, sample: WeightedSample, level: float, propensities_estimated: bool) -> Interval | None:
     if isinstance(chosen, type) or not isinstance(chosen, IntervalMethod):
         raise OptionError(
             f"interval is {chosen!r}; give an interval for fixed policies, such as Normal() or CressieRead()"

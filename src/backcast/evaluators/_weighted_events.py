@@ -16,7 +16,7 @@ from backcast._parallel.jobs import no_progress
 from backcast._request import EvaluationRequest, RandomStreams, stopped_note
 from backcast.errors import StopEvaluation
 from backcast.evaluators._reward_predictions import PredictedPart, StagedLog, predicted_parts, with_fitted_model
-from backcast.intervals._sample import Columns
+from backcast.intervals._sample import EventColumns
 from backcast.log import Log
 from backcast.policies._calls import expectation_of, probabilities_of, probability_of, start_copy, taken
 
@@ -98,10 +98,10 @@ class WeightedBlock(NamedTuple):
     residual: FloatArray
     bound: FloatArray
 
-    def columns(self, shape: WeightTransform = identity) -> Columns:
+    def columns(self, shape: WeightTransform = identity) -> EventColumns:
         """With the weights that a shape makes of the ratios."""
         weight = shape(self.ratio)
-        return Columns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.bound)
+        return EventColumns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.bound)
 
 
 class Weigher(Protocol):

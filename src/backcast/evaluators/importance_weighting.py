@@ -8,7 +8,15 @@ from backcast._request import EvaluationRequest
 from backcast.estimate import Estimate
 from backcast.evaluators._weight_transforms import CLIP, Threshold, check_threshold, estimate_with_transform
 from backcast.evaluators._weighted_estimate import EstimatorSpec, weighted_estimate
-from backcast.intervals._sample import TERM, WEIGHT, Controlled, Form, Moments, SelfNormalised, best_baseline
+from backcast.intervals._sample import (
+    TERM,
+    WEIGHT,
+    Aggregate,
+    ControlVariateMean,
+    Moments,
+    SelfNormalizedMean,
+    best_baseline,
+)
 
 
 @dataclass(frozen=True)
@@ -34,9 +42,9 @@ class IPS:
         return weighted_estimate(EstimatorSpec("IPS"), request)
 
 
-def self_normalised(moments: Moments) -> Form:
+def self_normalised(moments: Moments) -> Aggregate:
     """The form of a quotient of averages."""
-    return SelfNormalised()
+    return SelfNormalizedMean()
 
 
 @dataclass(frozen=True)
@@ -91,19 +99,19 @@ class ClippedIPS:
         return estimate_with_transform("ClippedIPS", CLIP, self.threshold, request, model=False)
 
 
-def controlled(moments: Moments) -> Controlled:
+def controlled(moments: Moments) -> ControlVariateMean:
     """IPS less the best baseline times the weights' known error.
 
     >>> import numpy as np
-    >>> from backcast.intervals._sample import Columns
+    >>> from backcast.intervals._sample import EventColumns
     >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
-    >>> float(controlled(Moments.of(Columns(0 * w, w, w * r, w, r, w))).baseline)
+    >>> float(controlled(Moments.of(EventColumns(0 * w, w, w * r, w, r, w))).baseline)
     1.0
 
     By hand: all rewards are 1, so ``w r`` moves with ``w`` one to one.
     """
     spread, together = moments.scatter[WEIGHT, [WEIGHT, TERM]] / moments.n
-    return Controlled(float(best_baseline(moments.mean[WEIGHT], spread, together)))
+    return ControlVariateMean(float(best_baseline(moments.mean[WEIGHT], spread, together)))
 
 
 @dataclass(frozen=True)

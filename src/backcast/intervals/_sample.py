@@ -24,7 +24,7 @@ def check_largest_weight(largest_weight: float | None) -> None:
         at_least("largest_weight", largest_weight, 1.0)
 
 
-def reward_range(sample: Sample, method: str) -> tuple[float, float]:
+def reward_range(sample: WeightedSample, method: str) -> tuple[float, float]:
     """The declared reward range; an error that says how to declare one, where there is none."""
     if sample.reward_range is None:
         raise OptionError(
@@ -34,7 +34,7 @@ def reward_range(sample: Sample, method: str) -> tuple[float, float]:
     return sample.reward_range
 
 
-def largest_ratio(sample: Sample, largest_weight: float | None) -> float:
+def largest_ratio(sample: WeightedSample, largest_weight: float | None) -> float:
     """The bound on ``pi/p``: as given, or else as the log shows it; infinity where nothing is known of it.
 
     A log that records all the logger's probabilities shows the largest ratio of its contexts (those it does not show
@@ -64,18 +64,18 @@ def known_bound(bound: float, method: str) -> float:
     return bound
 
 
-def event_range(sample: Sample, largest_weight: float | None, method: str) -> tuple[float, float]:
+def event_range(sample: WeightedSample, largest_weight: float | None, method: str) -> tuple[float, float]:
     """Between which numbers every event value ``base + weight * residual`` must lie.
 
     Shaped weights may have a bound of their own, whatever the ratios are.
 
     >>> from dataclasses import replace
 
-    >>> half = replace(values_of(0.0, 1.0), reward_range=(-1, 1), base_range=(0, 0), residual_range=(-1, 1))
+    >>> half = replace(sample_from_values(0.0, 1.0), reward_range=(-1, 1), base_range=(0, 0), residual_range=(-1, 1))
     >>> event_range(half, 4.0, "Hoeffding")
     (-4.0, 4.0)
     """
-    if not isinstance(sample.form, Plain):
+    if not isinstance(sample.form, Mean):
         raise OptionError(
             f"the {method} interval is about averages and {sample.evaluator} is not one; use it with IPS or DR, "
             "or take Normal(), Bootstrap() or CressieRead() here"
@@ -91,7 +91,7 @@ def event_range(sample: Sample, largest_weight: float | None, method: str) -> tu
 
 
 def about_average(
-    sample: Sample, largest_weight: float | None, level: float, method: str, reach: Callable[[float], float]
+    sample: WeightedSample, largest_weight: float | None, level: float, method: str, reach: Callable[[float], float]
 ) -> Interval:
     """``value -+ reach(width)`` for independent events whose values lie in a range of known width."""
     low, high = event_range(sample, largest_weight, method)
@@ -100,7 +100,7 @@ def about_average(
     return within_rewards(Interval(*ends, level, method, "independent", sample.estimand), sample)
 
 
-def _check_seen(sample: Sample, method: str) -> None:
+def _check_seen(sample: WeightedSample, method: str) -> None:
     """Predictions from elsewhere may leave the reward range; then nothing is known of an event."""
     moments = sample.moments
     for column, known in ((BASE, sample.base_range), (RESIDUAL, sample.residual_range)):
@@ -113,7 +113,7 @@ def _check_seen(sample: Sample, method: str) -> None:
             )
 
 
-def require_weighted_rewards(sample: Sample, method: str) -> None:
+def require_weighted_rewards(sample: WeightedSample, method: str) -> None:
     """Refuse shaped weights and reward models where only weighted rewards make sense."""
     if not sample.weighs_rewards:
         raise OptionError(
@@ -122,7 +122,7 @@ def require_weighted_rewards(sample: Sample, method: str) -> None:
         )
 
 
-def within_rewards(interval: Interval, sample: Sample) -> Interval:
+def within_rewards(interval: Interval, sample: WeightedSample) -> Interval:
     """Ends drawn in to the reward range, which no policy's value leaves."""
     if not sample.weights_average_one or sample.reward_range is None:
         return interval
@@ -136,7 +136,7 @@ BASE, WEIGHT, TERM, RATIO, RESIDUAL, BOUND = range(6)
 N_COLUMNS = 6
 
 
-class Columns(NamedTuple):
+class EventColumns(NamedTuple):
     """A block of weighed events, one number an event in each column.
 
     Attributes
@@ -175,7 +175,7 @@ class Moments:
     --------
     >>> def block(*rewards):
     ...     r, one = np.array(rewards), np.ones(len(rewards))
-    ...     return Moments.of(Columns(0 * one, one, r, one, r, one))
+    ...     return Moments.of(EventColumns(0 * one, one, r, one, r, one))
     >>> both = block(1.0, 2.0) + block(6.0)
     >>> both.n, float(both.mean[TERM]), float(both.scatter[TERM, TERM])
     (3, 3.0, 14.0)
@@ -196,7 +196,7 @@ class Moments:
         return cls(0, np.zeros(N_COLUMNS), np.zeros((N_COLUMNS, N_COLUMNS)), empty, -empty)
 
     @classmethod
-    def of(cls, columns: Columns) -> Moments:
+    def of(cls, columns: EventColumns) -> Moments:
         """Of one block."""
         if columns.base.size == 0:
             return cls.none()
@@ -257,7 +257,7 @@ def scatter_about(matrix: FloatArray, mean: FloatArray) -> FloatArray:
     return scatter
 
 
-class Form(Protocol):
+class Aggregate(Protocol):
     """A function of the three means; arrays in, arrays out, so that a bootstrap takes one step."""
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
@@ -268,16 +268,16 @@ class Form(Protocol):
         """Its derivative by each mean, for the delta method."""
         ...
 
-    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+    def refit(self, weight: Any, spread: Any, together: Any) -> Aggregate:
         """The form on other events, given their mean weight, var(weight) and cov(weight, term)."""
         ...
 
 
 @dataclass(frozen=True)
-class Plain:
+class Mean:
     """``mean(base) + mean(term)``: an average of independent event values.
 
-    >>> Plain().value(0.25, 2.0, 0.5)
+    >>> Mean().value(0.25, 2.0, 0.5)
     0.75
     """
 
@@ -289,16 +289,16 @@ class Plain:
         """Every event value counts alike."""
         return 1.0, 0.0, 1.0
 
-    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+    def refit(self, weight: Any, spread: Any, together: Any) -> Aggregate:
         """Nothing is fitted."""
         return self
 
 
 @dataclass(frozen=True)
-class SelfNormalised:
+class SelfNormalizedMean:
     """``mean(base) + mean(term) / mean(weight)`` (Swaminathan and Joachims 2015).
 
-    >>> SelfNormalised().value(0.25, 2.0, 0.5)
+    >>> SelfNormalizedMean().value(0.25, 2.0, 0.5)
     0.5
     """
 
@@ -310,16 +310,16 @@ class SelfNormalised:
         """Of a quotient."""
         return 1.0, -term / weight**2, 1.0 / weight
 
-    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+    def refit(self, weight: Any, spread: Any, together: Any) -> Aggregate:
         """Nothing is fitted."""
         return self
 
 
 @dataclass(frozen=True)
-class Controlled:
+class ControlVariateMean:
     """``mean(base) + mean(term) - baseline (mean(weight) - 1)``: weights are known to average 1.
 
-    >>> Controlled(0.5).value(0.0, 1.25, 0.5)
+    >>> ControlVariateMean(0.5).value(0.0, 1.25, 0.5)
     0.375
     """
 
@@ -333,9 +333,9 @@ class Controlled:
         """The baseline is taken as given: what its own error adds is of a smaller order."""
         return 1.0, -self.baseline, 1.0
 
-    def again(self, weight: Any, spread: Any, together: Any) -> Form:
+    def refit(self, weight: Any, spread: Any, together: Any) -> Aggregate:
         """With the baseline that is best on the other events."""
-        return Controlled(best_baseline(weight, spread, together))
+        return ControlVariateMean(best_baseline(weight, spread, together))
 
 
 def best_baseline(weight: Any, spread: Any, together: Any) -> Any:
@@ -349,13 +349,13 @@ def best_baseline(weight: Any, spread: Any, together: Any) -> Any:
     return np.divide(together, spread, out=np.zeros_like(differ, dtype=np.float64), where=differ)
 
 
-def std_error(form: Form, moments: Moments) -> float:
+def std_error(form: Aggregate, moments: Moments) -> float:
     """Standard error of the estimate by the delta method (nan for a single event).
 
     >>> one = np.ones(2)
 
     >>> values = np.array([0.0, 1.0])
-    >>> std_error(Plain(), Moments.of(Columns(0 * one, one, values, one, values, one)))
+    >>> std_error(Mean(), Moments.of(EventColumns(0 * one, one, values, one, values, one)))
     0.5
 
     By hand: the variance of 0 and 1 is 1/2, of their mean 1/4.
@@ -370,7 +370,7 @@ FIXED_VALUE = "V(pi): what the policy earns a round"
 
 
 @dataclass(frozen=True)
-class Sample:
+class WeightedSample:
     """An estimate from independent weighed events.
 
     Attributes
@@ -401,8 +401,8 @@ class Sample:
     """
 
     moments: Moments
-    form: Form = field(default_factory=Plain)
-    columns: Callable[[], Iterator[Columns]] = lambda: iter(())
+    form: Aggregate = field(default_factory=Mean)
+    columns: Callable[[], Iterator[EventColumns]] = lambda: iter(())
     evaluator: str = "IPS"
     reward_range: tuple[float, float] | None = None
     base_range: tuple[float, float] | None = None
@@ -427,7 +427,7 @@ class Sample:
     def influence(self) -> FloatArray:
         """How far each event pulls the estimate, by the delta method: mean 0, and ``sd / sqrt(n)`` is the error.
 
-        >>> values_of(0.0, 1.0).influence()
+        >>> sample_from_values(0.0, 1.0).influence()
         array([-0.5,  0.5])
         """
         where = [BASE, WEIGHT, TERM]
@@ -443,26 +443,26 @@ class Sample:
         return self.weights_average_one and bool(moments.low[BASE] == 0.0 == moments.high[BASE])
 
     @classmethod
-    def of(cls, columns: Columns, form: Form | None = None) -> Sample:
+    def of(cls, columns: EventColumns, form: Aggregate | None = None) -> WeightedSample:
         """Of one block at hand."""
-        return cls(Moments.of(columns), form or Plain(), lambda: iter((columns,)))
+        return cls(Moments.of(columns), form or Mean(), lambda: iter((columns,)))
 
 
 @runtime_checkable
 class IntervalMethod(Protocol):
     """A way to put an interval about an estimate from independent events."""
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends with their method, assumption and estimand."""
         ...
 
 
-def values_of(*values: float) -> Sample:
+def sample_from_values(*values: float) -> WeightedSample:
     """A plain average of these values, for examples and tests.
 
-    >>> values_of(0.0, 1.0).value
+    >>> sample_from_values(0.0, 1.0).value
     0.5
     """
     value = np.array(values, dtype=np.float64)
     one = np.ones_like(value)
-    return Sample.of(Columns(0 * one, one, value, one, value, one))
+    return WeightedSample.of(EventColumns(0 * one, one, value, one, value, one))

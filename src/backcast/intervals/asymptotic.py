@@ -12,7 +12,7 @@ from backcast.intervals._sample import (
     TERM,
     WEIGHT,
     Moments,
-    Sample,
+    WeightedSample,
     check_largest_weight,
     largest_ratio,
     require_weighted_rewards,
@@ -28,14 +28,14 @@ class Normal:
 
     Examples
     --------
-    >>> from backcast.intervals._sample import values_of
-    >>> print(Normal().interval(values_of(0.0, 1.0), level=0.95))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> print(Normal().interval(sample_from_values(0.0, 1.0), level=0.95))
     [-0.48, 1.48] (95 % normal)
 
     By hand: 0.5 ± 1.96 * 0.5.
     """
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends about the estimate."""
         from scipy.special import ndtri
 
@@ -49,14 +49,14 @@ class Student:
 
     Examples
     --------
-    >>> from backcast.intervals._sample import values_of
-    >>> print(Student().interval(values_of(1.0, 2.0), level=0.5))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> print(Student().interval(sample_from_values(1.0, 2.0), level=0.5))
     [1, 2] (50 % t)
 
     By hand: with one degree of freedom the upper quartile of t is tan(45°) = 1, and the standard error is 0.5.
     """
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends about the estimate."""
         from scipy.special import stdtrit
 
@@ -184,8 +184,8 @@ class CressieRead:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals._sample import values_of
-    >>> sample = replace(values_of(*[0.0, 1.0] * 50), reward_range=(0, 1), residual_range=(0, 1))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> sample = replace(sample_from_values(*[0.0, 1.0] * 50), reward_range=(0, 1), residual_range=(0, 1))
     >>> print(CressieRead().interval(sample, level=0.95))
     [0.4018, 0.5982] (95 % Cressie-Read)
     """
@@ -195,7 +195,7 @@ class CressieRead:
     def __post_init__(self) -> None:
         check_largest_weight(self.largest_weight)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends within the reward range."""
         low, high = reward_range(sample, "Cressie-Read")
         require_weighted_rewards(sample, "Cressie-Read")
@@ -240,12 +240,12 @@ class DefaultInterval:
 
     Examples
     --------
-    >>> from backcast.intervals._sample import values_of
-    >>> DefaultInterval().interval(values_of(0.0, 1.0), level=0.95).method
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> DefaultInterval().interval(sample_from_values(0.0, 1.0), level=0.95).method
     'normal'
     """
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """That of the method that fits."""
         fits = sample.weighs_rewards and sample.reward_range is not None
         return CressieRead().interval(sample, level) if fits else Normal().interval(sample, level)

@@ -14,7 +14,7 @@ from backcast._kernels.jit import compiled
 from backcast._validation import count
 from backcast.estimate import Interval
 from backcast.intervals._sample import (
-    Sample,
+    WeightedSample,
     check_largest_weight,
     event_range,
     largest_ratio,
@@ -165,8 +165,8 @@ class Betting:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals._sample import values_of
-    >>> sample = replace(values_of(*[0.0, 1.0] * 200), reward_range=(0, 1), residual_range=(0, 1))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> sample = replace(sample_from_values(*[0.0, 1.0] * 200), reward_range=(0, 1), residual_range=(0, 1))
     >>> print(Betting().interval(sample, level=0.95))
     [0.433, 0.5671] (95 % betting)
     """
@@ -179,7 +179,7 @@ class Betting:
         if self.tuned_for is not None:
             count("tuned_for", self.tuned_for)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends within the range of what is estimated."""
         low, high = least_reward, most_reward = reward_range(sample, "betting")
         heaviest = math.inf
@@ -196,7 +196,9 @@ class Betting:
         return within_rewards(Interval(*ends, level, "betting", "martingale", sample.estimand), sample)
 
 
-def _outcomes(sample: Sample, low: float, high: float, *, mirrored: bool) -> Iterator[tuple[FloatArray, FloatArray]]:
+def _outcomes(
+    sample: WeightedSample, low: float, high: float, *, mirrored: bool
+) -> Iterator[tuple[FloatArray, FloatArray]]:
     """What the player sees, scaled: ``w (r - low)/(high - low)`` or the event value, or their mirror image."""
     for columns in sample.columns():
         if sample.weighs_rewards:

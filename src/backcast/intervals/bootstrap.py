@@ -10,7 +10,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._validation import count
 from backcast.estimate import Interval
-from backcast.intervals._sample import TERM, WEIGHT, Sample
+from backcast.intervals._sample import TERM, WEIGHT, WeightedSample
 
 GROUPS = 2000
 
@@ -18,7 +18,7 @@ GROUPS = 2000
 CHUNK = 64  # replicates drawn at a time
 
 
-def group_sums(sample: Sample, groups: int = GROUPS) -> FloatArray:
+def group_sums(sample: WeightedSample, groups: int = GROUPS) -> FloatArray:
     """Sums of base, weight and term, the number of events, and sums of squares and products, shape ``(6, G)``.
 
     Event k goes to group ``k mod G``. Independent events in groups of equal size give group sums whose own sum has the
@@ -26,8 +26,8 @@ def group_sums(sample: Sample, groups: int = GROUPS) -> FloatArray:
     The last two rows hold ``sum (w - mean w)^2`` and ``sum (w - mean w)(term - mean term)``, from which an estimate
     fits anew on each resampled log what it fitted on the log.
 
-    >>> from backcast.intervals._sample import values_of
-    >>> group_sums(values_of(1.0, 2.0, 4.0), groups=2)[2:4]
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> group_sums(sample_from_values(1.0, 2.0, 4.0), groups=2)[2:4]
     array([[5., 2.],
            [2., 1.]])
     """
@@ -45,7 +45,7 @@ def group_sums(sample: Sample, groups: int = GROUPS) -> FloatArray:
     return sums
 
 
-def replicate_values(sample: Sample, sums: FloatArray, replicates: int) -> FloatArray:
+def replicate_values(sample: WeightedSample, sums: FloatArray, replicates: int) -> FloatArray:
     """The estimate on each of many resampled logs."""
     rng = np.random.default_rng((sample.seed, 1979))
     size = sums.shape[1]
@@ -58,11 +58,11 @@ def replicate_values(sample: Sample, sums: FloatArray, replicates: int) -> Float
     return values[np.isfinite(values)]
 
 
-def _value(sample: Sample, totals: FloatArray) -> Any:
+def _value(sample: WeightedSample, totals: FloatArray) -> Any:
     base, weight, term, squares, products = totals[:, [0, 1, 2, 4, 5]].T / totals[:, 3]
     off_weight, off_term = weight - sample.moments.mean[WEIGHT], term - sample.moments.mean[TERM]
     with np.errstate(divide="ignore", invalid="ignore"):
-        form = sample.form.again(weight, squares - off_weight * off_weight, products - off_weight * off_term)
+        form = sample.form.refit(weight, squares - off_weight * off_weight, products - off_weight * off_term)
         return form.value(base, weight, term)
 
 
@@ -92,8 +92,8 @@ class Bootstrap:
 
     Examples
     --------
-    >>> from backcast.intervals._sample import values_of
-    >>> print(Bootstrap().interval(values_of(0.5, 0.5, 0.5), level=0.95))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> print(Bootstrap().interval(sample_from_values(0.5, 0.5, 0.5), level=0.95))
     [0.5, 0.5] (95 % bootstrap)
     """
 
@@ -102,7 +102,7 @@ class Bootstrap:
     def __post_init__(self) -> None:
         count("replicates", self.replicates, 100)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two quantiles."""
         values = replicate_values(sample, group_sums(sample), self.replicates)
         ends = quantiles(values, ((1 - level) / 2, (1 + level) / 2))
@@ -117,8 +117,8 @@ class BCa:
 
     Examples
     --------
-    >>> from backcast.intervals._sample import values_of
-    >>> print(BCa().interval(values_of(0.5, 0.5, 0.5), level=0.95))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> print(BCa().interval(sample_from_values(0.5, 0.5, 0.5), level=0.95))
     [0.5, 0.5] (95 % BCa bootstrap)
     """
 
@@ -127,7 +127,7 @@ class BCa:
     def __post_init__(self) -> None:
         count("replicates", self.replicates, 100)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two quantiles at corrected levels."""
         sums = group_sums(sample)
         values = replicate_values(sample, sums, self.replicates)

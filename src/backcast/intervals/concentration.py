@@ -9,7 +9,7 @@ import numpy as np
 
 from backcast.estimate import Interval
 from backcast.intervals._sample import (
-    Sample,
+    WeightedSample,
     about_average,
     check_largest_weight,
     known_bound,
@@ -35,8 +35,8 @@ class Hoeffding:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals._sample import values_of
-    >>> sample = replace(values_of(*[0.5] * 200), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> sample = replace(sample_from_values(*[0.5] * 200), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
     >>> print(Hoeffding(largest_weight=1.0).interval(sample, level=1 - 2 / math.e))
     [0.45, 0.55] (26.4241 % Hoeffding)
 
@@ -48,7 +48,7 @@ class Hoeffding:
     def __post_init__(self) -> None:
         check_largest_weight(self.largest_weight)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends about the estimate."""
         root = math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
         return about_average(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)
@@ -81,8 +81,8 @@ class EmpiricalBernstein:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals._sample import values_of
-    >>> sample = replace(values_of(*[0.5] * 701), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> sample = replace(sample_from_values(*[0.5] * 701), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
     >>> print(EmpiricalBernstein(largest_weight=1.0).interval(sample, level=1 - 4 / math.e**3))
     [0.49, 0.51] (80.0852 % empirical Bernstein)
 
@@ -94,7 +94,7 @@ class EmpiricalBernstein:
     def __post_init__(self) -> None:
         check_largest_weight(self.largest_weight)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends about the estimate."""
         n, variance = sample.moments.n, sample.moments.n * sample.std_error**2
 
@@ -140,8 +140,8 @@ class ClopperPearson:
     Examples
     --------
     >>> from dataclasses import replace
-    >>> from backcast.intervals._sample import values_of
-    >>> sample = replace(values_of(0.0), reward_range=(0, 1), residual_range=(0, 1))
+    >>> from backcast.intervals._sample import sample_from_values
+    >>> sample = replace(sample_from_values(0.0), reward_range=(0, 1), residual_range=(0, 1))
     >>> print(ClopperPearson(largest_weight=1.0).interval(sample, level=0.5))
     [0, 0.75] (50 % Clopper-Pearson)
     """
@@ -151,7 +151,7 @@ class ClopperPearson:
     def __post_init__(self) -> None:
         check_largest_weight(self.largest_weight)
 
-    def interval(self, sample: Sample, level: float) -> Interval:
+    def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Two ends within the reward range."""
         low, high = reward_range(sample, "Clopper-Pearson")
         require_weighted_rewards(sample, "Clopper-Pearson")
@@ -160,7 +160,7 @@ class ClopperPearson:
         ends = low + (high - low) * least, low + (high - low) * most
         return Interval(*ends, level, "Clopper-Pearson", "independent", sample.estimand)
 
-    def _thinned(self, sample: Sample, low: float, high: float) -> tuple[int, int]:
+    def _thinned(self, sample: WeightedSample, low: float, high: float) -> tuple[int, int]:
         """Wins among the events kept, and how many were kept."""
         rng = np.random.default_rng((sample.seed, 1934))
         heaviest = known_bound(largest_ratio(sample, self.largest_weight), "Clopper-Pearson")
