@@ -11,7 +11,7 @@ import numpy as np
 
 import backcast as bc
 from backcast._arrays import BoolArray, FloatArray
-from backcast._parallel.workers import Crew, Shared, Task
+from backcast._parallel.workers import SharedArguments, Task, WorkerPool
 from bench.scale.data import FIRST, N_ACTIONS, N_FEATURES
 from bench.speed.numpy_policy import NumpyGreedy
 
@@ -122,9 +122,9 @@ def _python(log: Any, jobs: int | None) -> Answer:
 
 def _pieces(log: Any, jobs: int | None) -> Answer:
     """Pieces of work in which nothing is done, one at a time: what is left is the cost of handing them out."""
-    crew = Crew(jobs, one_by_one=True)
+    crew = WorkerPool(jobs, one_by_one=True)
     tasks = [Task(number, "", (number,)) for number in range(PIECES)]
-    return float(sum(result for _, result in crew.results(_nothing, Shared(), tasks))), PIECES
+    return float(sum(result for _, result in crew.results(_nothing, SharedArguments(), tasks))), PIECES
 
 
 def _nothing(number: int) -> int:

@@ -9,8 +9,8 @@ from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
-from backcast._parallel.checkpoint import Checkpoint, identity, open_checkpoint
-from backcast._parallel.jobs import Terms, no_progress
+from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
+from backcast._parallel.jobs import Execution, no_progress
 from backcast._validation import at_least, count
 from backcast.errors import NeedsStationaryPolicy, OptionError
 from backcast.estimate import Estimate
@@ -45,9 +45,9 @@ class EvaluationRequest:
     time_limit: float | None = None
 
     @property
-    def terms(self) -> Terms:
+    def terms(self) -> Execution:
         """On what terms its work is done."""
-        return Terms(self.n_jobs, self.time_limit, self.keep, self.on_progress)
+        return Execution(self.n_jobs, self.time_limit, self.keep, self.on_progress)
 
     def within(self, name: str) -> EvaluationRequest:
         """The same for one part of a question, whose pieces of work are kept apart from those of its other parts."""
@@ -125,16 +125,16 @@ def require_fixed_policy(policy: object, evaluator: str) -> None:
         )
 
 
-def kept_in(
+def with_checkpoint(
     folder: str | PathLike[str] | None, request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]
 ) -> EvaluationRequest:
     """The question with its checkpoint in this folder, made or found; as it is where there is none."""
     if folder is None:
         return request
-    return replace(request, keep=open_checkpoint(folder, facts_of(request, evaluator, policies)))
+    return replace(request, keep=open_checkpoint(folder, request_facts(request, evaluator, policies)))
 
 
-def facts_of(request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]) -> dict[str, str]:
+def request_facts(request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]) -> dict[str, str]:
     """Everything that a piece of work depends on.
 
     How many replicates, at which level, and who does them is left out: a piece is the same whatever comes of it, so
@@ -146,10 +146,10 @@ def facts_of(request: EvaluationRequest, evaluator: Any, policies: Mapping[str, 
         "version of backcast": version("backcast"),
         "version of numpy": np.__version__,
         "log": _log(request.log),
-        **{name: identity(policy) for name, policy in policies.items()},
-        "evaluator": identity(evaluator),
-        "reward model": identity(request.reward_model),
-        "interval": identity(request.interval),
+        **{name: object_fingerprint(policy) for name, policy in policies.items()},
+        "evaluator": object_fingerprint(evaluator),
+        "reward model": object_fingerprint(request.reward_model),
+        "interval": object_fingerprint(request.interval),
         "horizon": repr(request.horizon),
         "seed": repr(request.seed),
     }

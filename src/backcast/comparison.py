@@ -14,7 +14,7 @@ from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._auto import sure_of_evaluator
-from backcast._request import EvaluationRequest, check_request, kept_in, stopped_note
+from backcast._request import EvaluationRequest, check_request, stopped_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
@@ -152,7 +152,7 @@ def compare(
     terms: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit}
     request = EvaluationRequest(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
     chosen, request, notes = sure_of_evaluator(evaluator, request, list(policies.values()), exchangeable)
-    request = kept_in(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
+    request = with_checkpoint(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
     with showing_progress(log, progress) as tell:
         request = replace(request, on_progress=tell)
         if isinstance(chosen, ClockReplay) and not request.in_memory:

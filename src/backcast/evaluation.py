@@ -11,7 +11,7 @@ from typing import Any
 
 from backcast._auto import sure_of_evaluator
 from backcast._parallel.jobs import no_progress
-from backcast._request import EvaluationRequest, Evaluator, check_request, kept_in
+from backcast._request import EvaluationRequest, Evaluator, check_request, with_checkpoint
 from backcast._validation import count
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
@@ -102,7 +102,7 @@ def evaluate(
         policy_name=named_policy(policy),
     )
     chosen, request, why = sure_of_evaluator(evaluator, request, [policy], exchangeable)
-    request = kept_in(checkpoint, request, chosen, {"policy": policy})
+    request = with_checkpoint(checkpoint, request, chosen, {"policy": policy})
     with showing_progress(log, progress) as tell:
         answer = answer_with(chosen, replace(request, on_progress=tell))
     return replace(answer, notes=(*why, *answer.notes))

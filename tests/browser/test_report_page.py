@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 KINDS = ["comparison", "replay", "single", "hostile"]
 SERIOUS = ("serious", "critical")
 Reports = dict[str, Path]
-Shared = Callable[[str], Opened]
+SharedArguments = Callable[[str], Opened]
 
 # opacity of every line of a chart, in the order of the legend
 OPACITIES = """name => [...document.querySelectorAll(`#${name} .mark-line path`)]
@@ -53,7 +53,7 @@ def resized(page: Page, width: int) -> int:
 @pytest.mark.parametrize("kind", KINDS)
 class TestEveryReport:
     def test_loads_in_silence_asks_for_nothing_and_draws_every_chart(
-        self, shared: Shared, reports: Reports, kind: str
+        self, shared: SharedArguments, reports: Reports, kind: str
     ) -> None:
         found = shared(kind)
         assert found.said == []
@@ -67,13 +67,13 @@ class TestEveryReport:
             assert box["width"] > 600
             assert box["height"] > 80
 
-    def test_no_sideways_scroll_on_narrow_screens(self, shared: Shared, kind: str) -> None:
+    def test_no_sideways_scroll_on_narrow_screens(self, shared: SharedArguments, kind: str) -> None:
         page = shared(kind).page
         open_all_details(page)
         for width in (768, 360, 320):
             assert resized(page, width) <= width
 
-    def test_prints_on_white_paper_without_controls(self, shared: Shared, kind: str) -> None:
+    def test_prints_on_white_paper_without_controls(self, shared: SharedArguments, kind: str) -> None:
         page = shared(kind).page
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -93,7 +93,7 @@ class TestEveryReport:
 
 # Every kind of section and every paper; axe looks at each text by itself, so that all pairs would take minutes.
 @pytest.mark.parametrize(("kind", "scheme"), [("comparison", "light"), ("replay", "dark"), ("single", "dark")])
-def test_axe_finds_nothing_serious(shared: Shared, kind: str, scheme: Any) -> None:
+def test_axe_finds_nothing_serious(shared: SharedArguments, kind: str, scheme: Any) -> None:
     page = shared(kind).page
     page.emulate_media(color_scheme=scheme)
     open_all_details(page)
@@ -104,7 +104,7 @@ def test_axe_finds_nothing_serious(shared: Shared, kind: str, scheme: Any) -> No
 
 class TestPointing:
     @pytest.mark.parametrize("name", ["forest", "gaps"])
-    def test_tooltip_tells_the_numbers(self, shared: Shared, name: str) -> None:
+    def test_tooltip_tells_the_numbers(self, shared: SharedArguments, name: str) -> None:
         page = shared("comparison").page
         row = embedded(page)["charts"][name]["layer"][-1]["data"]["values"][0]
         page.locator(f"#{name} .mark-symbol.role-mark path").first.hover()
@@ -114,7 +114,7 @@ class TestPointing:
         assert row["interval"] in tooltip.inner_text()
 
     @pytest.mark.parametrize("name", ["curves", "accepted", "weights", "actions"])
-    def test_charts_by_policy_have_tooltips(self, shared: Shared, name: str) -> None:
+    def test_charts_by_policy_have_tooltips(self, shared: SharedArguments, name: str) -> None:
         page = shared("comparison").page
         point = page.locator(f"#{name} .mark-symbol.role-mark path").first
         # clear of the bar that floats at the top; points of other policies may lie over this one
@@ -136,7 +136,7 @@ class TestPointing:
 
 
 class TestKeyboard:
-    def test_buttons_hide_a_policy_in_every_chart(self, shared: Shared) -> None:
+    def test_buttons_hide_a_policy_in_every_chart(self, shared: SharedArguments) -> None:
         page = shared("comparison").page
         first = page.locator("#shown button").first
         first.focus()
@@ -146,7 +146,7 @@ class TestKeyboard:
             for name in ("curves", "accepted", "weights"):
                 page.wait_for_function(f"({OPACITIES})('{name}').join() === '{opacities}'")
 
-    def test_tab_reaches_all_that_can_be_used_and_shows_where_it_is(self, shared: Shared) -> None:
+    def test_tab_reaches_all_that_can_be_used_and_shows_where_it_is(self, shared: SharedArguments) -> None:
         page = shared("comparison").page
         page.evaluate("document.activeElement.blur()")
         reached: set[str] = set()
@@ -157,20 +157,20 @@ class TestKeyboard:
             reached.add(tag)
         assert reached >= {"A", "BUTTON", "SUMMARY", "DIV"}
 
-    def test_links_lead_to_their_sections(self, shared: Shared) -> None:
+    def test_links_lead_to_their_sections(self, shared: SharedArguments) -> None:
         page = shared("replay").page
         for link in page.locator("nav a").all():
             page.evaluate("scrollTo(0, 0)")
             link.click()
             assert page.evaluate("document.querySelector(location.hash).getBoundingClientRect().top") < HEIGHT
 
-    def test_one_policy_alone_needs_no_choice(self, shared: Shared) -> None:
+    def test_one_policy_alone_needs_no_choice(self, shared: SharedArguments) -> None:
         assert not shared("single").page.locator("#shown").is_visible()
         assert shared("comparison").page.locator("#shown").is_visible()
 
 
 class TestHostileLabels:
-    def test_nothing_of_the_data_runs_or_becomes_an_element(self, shared: Shared) -> None:
+    def test_nothing_of_the_data_runs_or_becomes_an_element(self, shared: SharedArguments) -> None:
         found = shared("hostile")
         open_all_details(found.page)
         assert found.page.evaluate("window.ran") is None
@@ -178,20 +178,20 @@ class TestHostileLabels:
         assert found.page.locator("img, iframe, object, embed, link").count() == 0
 
     @pytest.mark.parametrize("label", HOSTILE)
-    def test_labels_are_read_as_they_were_written(self, shared: Shared, label: str) -> None:
+    def test_labels_are_read_as_they_were_written(self, shared: SharedArguments, label: str) -> None:
         page = shared("hostile").page
         heads = [text.split("best with")[0] for text in page.locator("#policies ~ .region tbody th").all_inner_texts()]
         assert printable(label) in [text.strip() for text in heads]
         assert printable(label) in page.locator("#shown button").all_inner_texts()
 
-    def test_labels_of_actions_files_and_columns_are_text(self, shared: Shared) -> None:
+    def test_labels_of_actions_files_and_columns_are_text(self, shared: SharedArguments) -> None:
         page = shared("hostile").page
         cells = page.locator("#settings ~ .region :is(th, td)").all_inner_texts()
         assert {HOSTILE[0], HOSTILE[1], f"{HOSTILE[2]}.csv"} <= set(cells)
         actions = page.locator("#actions .mark-text.role-mark text").all_text_contents()
         assert actions == [printable(label) for label in HOSTILE[:3]]
 
-    def test_tooltips_show_labels_as_text(self, shared: Shared) -> None:
+    def test_tooltips_show_labels_as_text(self, shared: SharedArguments) -> None:
         page = shared("hostile").page
         page.locator("#forest .mark-symbol.role-mark path").first.hover()
         tooltip = page.locator("#vg-tooltip-element.visible")
@@ -211,7 +211,7 @@ class TestHostileLabels:
         found.page.close()
 
 
-def test_charts_follow_light_and_dark(shared: Shared) -> None:
+def test_charts_follow_light_and_dark(shared: SharedArguments) -> None:
     page = shared("comparison").page
     ink = "getComputedStyle(document.querySelector('#curves .role-axis-label text')).fill"
     light = page.evaluate(ink)

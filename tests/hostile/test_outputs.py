@@ -127,7 +127,7 @@ def test_places_are_looked_at_before_the_work(tmp_path: Path, capsys: pytest.Cap
     assert "the result cannot be written" in line
 
 
-def limited(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+def time_limit_of(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """Run code where no file may grow beyond 4,000 bytes, which is what a full disk looks like."""
     head = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
     words = [sys.executable, "-B", "-c", head + textwrap.dedent(code)]
@@ -140,7 +140,7 @@ def limited(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
 def test_a_full_disk(log: Path, tmp_path: Path) -> None:
     for name in ("report.html", "result.json", "news.csv"):
         (tmp_path / name).write_text("old")
-    done = limited(
+    done = time_limit_of(
         f"""
         from backcast.cli import main
         print(main(["evaluate", "log.csv", *{WORDS!r}, "--report", "report.html", "--out", "result.json"]), flush=True)

@@ -212,9 +212,9 @@ class Crowded(Sound):
         return np.hstack([centred, np.ones((contexts.shape[0], K - 1))]) / (centred + K - 1)
 
 
-class Shared(Sound):
-    def __deepcopy__(self, memo: Any) -> Shared:
-        twin = Shared()
+class SharedArguments(Sound):
+    def __deepcopy__(self, memo: Any) -> SharedArguments:
+        twin = SharedArguments()
         twin.paid = self.paid
         return twin
 
@@ -242,7 +242,7 @@ class Scribbling(Sound):
     [
         (Fickle(), "change when asked again; they may change only in learn. Action "),
         (Crowded(), "depend on the other events of the block"),
-        (Shared(), "changed because a copy learned; copies must share nothing"),
+        (SharedArguments(), "changed because a copy learned; copies must share nothing"),
         (Unsound(), "probabilities must be numbers >= 0"),
         (Moody(), "differ between two copies taught alike; draw only from the rng"),
         (

@@ -120,11 +120,11 @@ for number in range(10**9):
 
 
 def test_a_writer_killed_at_any_moment_leaves_whole_pieces(tmp_path: Path) -> None:
-    for moment in (0.02, 0.1, 0.3):
+    for target_seconds in (0.02, 0.1, 0.3):
         with subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path)], stdout=subprocess.PIPE) as writer:
             assert writer.stdout is not None
             assert writer.stdout.readline() == b"ready\n"
-            time.sleep(moment)
+            time.sleep(target_seconds)
             writer.send_signal(signal.SIGKILL)
         kept = open_checkpoint(tmp_path, {})
         names = [path.stem for path in tmp_path.glob("pass-*.piece")]

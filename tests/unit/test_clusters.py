@@ -20,8 +20,8 @@ import pytest
 
 import backcast as bc
 from backcast._parallel import workers as crew
-from backcast._parallel.jobs import Job, Terms, work_off
-from backcast._parallel.workers import Shared
+from backcast._parallel.jobs import Execution, Job, run_jobs
+from backcast._parallel.workers import SharedArguments
 from backcast.cli import main
 from backcast.cli import run as engines
 from backcast.cli.run import Engine
@@ -197,7 +197,7 @@ class TestDask:
         while len(client.scheduler_info()["workers"]) > 1:
             time.sleep(0.05)
         with joblib.parallel_config(backend="dask"):
-            done = work_off(os.getpid, Shared(), [Job(("where",), (), events=1)], Terms())
+            done = run_jobs(os.getpid, SharedArguments(), [Job(("where",), (), events=1)], Execution())
             assert ask(log, bc.UCB1()) == alone[0]
         assert done.results != [os.getpid()]
 

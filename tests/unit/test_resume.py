@@ -226,9 +226,9 @@ def script(folder: str, runs: Path, full: int = -1) -> subprocess.Popen[str]:
 def test_a_run_killed_at_any_moment_goes_on_to_the_same_answer(tmp_path: Path, runs: Path) -> None:
     rng = np.random.default_rng(8)
     kills = 3
-    for moment in np.sort(rng.integers(1, PIECES, size=kills)):
+    for target_seconds in np.sort(rng.integers(1, PIECES, size=kills)):
         with script(str(tmp_path / "kept"), runs) as run:
-            while count(runs) < moment and run.poll() is None:
+            while count(runs) < target_seconds and run.poll() is None:
                 time.sleep(0.001)
             time.sleep(rng.random() * 0.01)
             run.send_signal(signal.SIGKILL)

@@ -19,9 +19,9 @@ import pytest
 import backcast as bc
 from backcast._parallel import shared_file as mapped
 from backcast._parallel import workers as crew
-from backcast._parallel.jobs import Finished, Job, Terms, work_off
-from backcast._parallel.shared_file import Laid, values_at
-from backcast._parallel.workers import Shared
+from backcast._parallel.jobs import Execution, Job, JobResults, run_jobs
+from backcast._parallel.shared_file import SharedFile, load_shared
+from backcast._parallel.workers import SharedArguments
 from tests.unit.own_policies import Leader
 
 # worker processes are sent the functions below by value: they need not find this file
@@ -83,25 +83,29 @@ def gone(place: Path) -> bool:
 @pytest.mark.xdist_group("processes")
 class TestProcesses:
     def test_work_of_a_worker_that_was_killed_is_done_by_another(self, tmp_path: Path) -> None:
-        found = work_off(dies_once, Shared(tmp_path), jobs(8), Terms(n_jobs=2))
+        found = run_jobs(dies_once, SharedArguments(tmp_path), jobs(8), Execution(n_jobs=2))
         assert (tmp_path / "died").exists()
         assert (
-            found == work_off(square, Shared(tmp_path), jobs(8), Terms()) == Finished([n * n for n in range(8)], False)
+            found
+            == run_jobs(square, SharedArguments(tmp_path), jobs(8), Execution())
+            == JobResults([n * n for n in range(8)], False)
         )
 
     def test_workers_that_die_again_and_again_end_the_run(self, tmp_path: Path) -> None:
         with pytest.raises(bc.WorkError, match=r"died 3 times in a row while doing piece 0 .*memory ran out.*n_jobs"):
-            work_off(dies, Shared(tmp_path), jobs(4), Terms(n_jobs=2))
+            run_jobs(dies, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2))
 
     def test_a_piece_that_hangs_ends_the_run_and_leaves_no_process(self, tmp_path: Path) -> None:
         with pytest.raises(bc.WorkError, match=r"^piece 1 took longer than time_limit = 0.5 seconds; does the policy"):
-            work_off(hangs, Shared(tmp_path), jobs(4), Terms(n_jobs=2, time_limit=0.5))
+            run_jobs(hangs, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2, time_limit=0.5))
         assert gone(tmp_path)
 
     def test_so_does_one_that_does_not_listen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(crew, "GRACE", 1.0)
         with pytest.raises(bc.WorkError, match=r"^piece ., or one sent out with it, took longer than"):
-            work_off(hangs_where_no_signal_is_heard, Shared(tmp_path), jobs(4), Terms(n_jobs=2, time_limit=2))
+            run_jobs(
+                hangs_where_no_signal_is_heard, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2, time_limit=2)
+            )
         assert gone(tmp_path)
 
     @pytest.mark.parametrize("policy", [bc.UCB1(), Leader()], ids=["threads", "processes"])
@@ -117,21 +121,21 @@ class TestProcesses:
         rng = np.random.default_rng(0)
         n = 10_000
         log = bc.Log(rng.normal(size=(n, 2)), rng.integers(2, size=n), rng.random(n), np.full(n, 0.5))
-        (kinds,) = work_off(kinds_of, Shared(log), [Job(("kinds",), (), 0)], Terms(n_jobs=2)).results
+        (kinds,) = run_jobs(kinds_of, SharedArguments(log), [Job(("kinds",), (), 0)], Execution(n_jobs=2)).results
         # writable, else every pass would make a copy of its own
         assert kinds == dict.fromkeys(("_contexts", "_actions", "_rewards", "_propensities"), ("memmap", True))
 
     def test_what_cannot_be_sent_is_said(self) -> None:
         with pytest.raises(bc.OptionError, match=r"cannot be sent to other processes .*lock.*n_jobs=1"):
-            work_off(square, Shared(threading.Lock()), jobs(4), Terms(n_jobs=2))
+            run_jobs(square, SharedArguments(threading.Lock()), jobs(4), Execution(n_jobs=2))
 
 
 class TestLaid:
     def test_values_come_back_writable_and_whole(self) -> None:
         whole = np.arange(12.0).reshape(3, 4)
         values = (whole, np.asfortranarray(whole), whole[:, ::2], np.zeros(0), "text", [whole, None])
-        laid = Laid(values)
-        found = values_at(laid.place)
+        laid = SharedFile(values)
+        found = load_shared(laid.place)
         assert str(found) == str(values)
         assert found[0].flags.writeable
         assert found[0].ctypes.data % 64 == 0
@@ -140,37 +144,37 @@ class TestLaid:
         assert whole.sum() == 66
 
     def test_the_file_goes_with_the_values(self) -> None:
-        laid = Laid((1,))
+        laid = SharedFile((1,))
         path = laid.place.path
         assert os.stat(path).st_mode & 0o077 == 0
         del laid
         assert not os.path.exists(path)
 
     def test_a_file_that_was_removed_is_named(self) -> None:
-        place = Laid((1,)).place
+        place = SharedFile((1,)).place
         with pytest.raises(bc.WorkError, match=r"backcast-.*, which workers share, cannot be read: No such file"):
-            values_at(place)
+            load_shared(place)
 
     def test_a_file_that_others_could_have_written_is_not_read(self) -> None:
-        laid = Laid((1,))
+        laid = SharedFile((1,))
         os.chmod(laid.place.path, 0o622)
         with pytest.raises(bc.WorkError, match="is not this user's alone; it is not read"):
-            values_at(laid.place)
+            load_shared(laid.place)
 
     def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
-        assert Path(Laid((1,)).place.path).parent == tmp_path
+        assert Path(SharedFile((1,)).place.path).parent == tmp_path
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 5, 5))
         with pytest.raises(
             bc.WorkError, match=rf"could not be laid in {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
         ):
-            Laid((np.ones(1000),))
+            SharedFile((np.ones(1000),))
         assert list(tmp_path.iterdir()) == []
 
     def test_values_are_forgotten_when_the_file_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(mapped, "LOOK", 0.01)
-        laid = Laid((1,))
-        values_at(laid.place)
+        laid = SharedFile((1,))
+        load_shared(laid.place)
         assert laid.place.path in mapped._held
         laid.close()
         for _ in range(1_000):
@@ -212,7 +216,7 @@ def origin(column: Any) -> Any:
 def test_alone_a_piece_that_hangs_is_interrupted(tmp_path: Path) -> None:
     started = time.monotonic()
     with pytest.raises(bc.WorkError, match=r"piece 1 took longer than time_limit = 0\.2 seconds"):
-        work_off(hangs, Shared(tmp_path), jobs(4), Terms(n_jobs=1, time_limit=0.2))
+        run_jobs(hangs, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=1, time_limit=0.2))
     assert time.monotonic() - started < 60
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL
     assert signal.getitimer(signal.ITIMER_REAL) == (0.0, 0.0)

@@ -32,7 +32,7 @@ HEAD = "checkpoint.json"
 SEAL = 32  # bytes
 
 
-class Found(NamedTuple):
+class Stored(NamedTuple):
     """A piece that was kept."""
 
     value: Any
@@ -61,7 +61,7 @@ class Checkpoint:
         """The same folder for one part of the question."""
         return replace(self, scope=f"{self.scope}{name}.")
 
-    def get(self, name: str, kinds: Sequence[type] = ()) -> Found | None:
+    def get(self, name: str, kinds: Sequence[type] = ()) -> Stored | None:
         """A finished piece; None where it is not finished, or its file cannot be trusted."""
         try:
             sealed = self._path(name).read_bytes()
@@ -69,7 +69,7 @@ class Checkpoint:
             return None
         seal, packed = sealed[:SEAL], sealed[SEAL:]
         # a piece that is damaged is done again; its new file takes the place of the old one
-        return Found(from_bytes(packed, kinds)) if seal == self._seal(name, packed) else None
+        return Stored(from_bytes(packed, kinds)) if seal == self._seal(name, packed) else None
 
     def put(self, name: str, value: Any, kinds: Sequence[type] = ()) -> None:
         """Keep a finished piece."""
@@ -147,13 +147,13 @@ def _check_same(found: Mapping[str, Any], wanted: Mapping[str, str]) -> None:
 LONGEST = 60
 
 
-def identity(value: Any) -> str:
+def object_fingerprint(value: Any) -> str:
     """How a value is told from others: in words, and by a digest of its state and code.
 
-    >>> identity(0.5), identity(None)
+    >>> object_fingerprint(0.5), object_fingerprint(None)
     ('0.5', 'None')
     >>> import numpy as np
-    >>> identity(np.zeros((2, 1))) == identity(np.ones((2, 1)))
+    >>> object_fingerprint(np.zeros((2, 1))) == object_fingerprint(np.ones((2, 1)))
     False
     """
     if value is None or isinstance(value, bool | int | float | str):

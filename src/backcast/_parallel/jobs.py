@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 
 from backcast._parallel.checkpoint import Checkpoint
 from backcast._parallel.time_limit import out_of_time
-from backcast._parallel.workers import Crew, Shared, Task
+from backcast._parallel.workers import SharedArguments, Task, WorkerPool
 from backcast.errors import OptionError, StopEvaluation, WorkError
 
 PATIENCE = 3  # times in a row that workers may die without finishing a piece
@@ -53,7 +53,7 @@ class Job(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Terms:
+class Execution:
     """On what terms work is done: how many pieces at once, how long one may take, where they are kept, who watches."""
 
     n_jobs: int | None = None
@@ -62,33 +62,33 @@ class Terms:
     on_progress: Callable[[int], None] = no_progress
 
 
-class Finished(NamedTuple):
+class JobResults(NamedTuple):
     """Results in the order of the jobs; fewer where somebody had enough."""
 
     results: list[Any]
     stopped: bool
 
 
-def work_off(
+def run_jobs(
     function: Callable[..., Any],
-    shared: Shared,
+    shared: SharedArguments,
     jobs: Sequence[Job],
-    terms: Terms,
+    terms: Execution,
     *,
     threads: bool = False,
     kinds: Sequence[type] = (),
-) -> Finished:
+) -> JobResults:
     """Results of ``function(*shared.values, *job.arguments)`` for every job.
 
     ``threads`` says that the function lets go of the interpreter's lock, so that threads of one process serve as well.
     ``kinds`` are the NamedTuples and dataclasses in the results, which a checkpoint must know.
 
-    >>> work_off(pow, Shared(2), [Job(("power", n), (n,), events=1) for n in (3, 4)], Terms())
+    >>> run_jobs(pow, SharedArguments(2), [Job(("power", n), (n,), events=1) for n in (3, 4)], Execution())
     Finished(results=[8, 16], stopped=False)
     """
     from threadpoolctl import threadpool_limits
 
-    crew = Crew(terms.n_jobs, threads, terms.time_limit, one_by_one=terms.keep is not None)
+    crew = WorkerPool(terms.n_jobs, threads, terms.time_limit, one_by_one=terms.keep is not None)
     found = {} if terms.keep is None else _kept(terms.keep, jobs, kinds)
     told = 0
     with threadpool_limits(1):
@@ -105,10 +105,10 @@ def work_off(
                 if terms.keep is not None:
                     terms.keep.put(_file(jobs[place]), result, kinds)
         except StopEvaluation:
-            return Finished([found[place] for place in range(told)], stopped=True)
+            return JobResults([found[place] for place in range(told)], stopped=True)
         finally:
             work.close()
-    return Finished([found[place] for place in range(len(jobs))], stopped=False)
+    return JobResults([found[place] for place in range(len(jobs))], stopped=False)
 
 
 def _kept(keep: Checkpoint, jobs: Sequence[Job], kinds: Sequence[type]) -> dict[int, Any]:
@@ -121,7 +121,7 @@ def _file(job: Job) -> str:
 
 
 def _new_results(
-    crew: Crew, function: Callable[..., Any], shared: Shared, jobs: Sequence[Job], found: dict[int, Any]
+    crew: WorkerPool, function: Callable[..., Any], shared: SharedArguments, jobs: Sequence[Job], found: dict[int, Any]
 ) -> Generator[tuple[int, Any], None, None]:
     """Results that are not found yet; where workers die, what they had in hand is given to others."""
     deaths = 0

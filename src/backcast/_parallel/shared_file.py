@@ -32,18 +32,18 @@ LOOK = 1.0  # seconds between two looks whether a mapped file is still wanted
 IN_MEMORY = "/dev/shm"
 
 
-class Place(NamedTuple):
+class SharedFileRef(NamedTuple):
     """A file of values, and where in it arrays and the message that names them begin and end."""
 
     path: str
     spans: tuple[tuple[int, int], ...]
 
 
-class Laid:
+class SharedFile:
     """Values in a file of their own, which goes with them.
 
-    >>> laid = Laid((np.arange(3), "a"))
-    >>> values_at(laid.place)
+    >>> laid = SharedFile((np.arange(3), "a"))
+    >>> load_shared(laid.place)
     (array([0, 1, 2]), 'a')
     >>> laid.close()
     >>> os.path.exists(laid.place.path)
@@ -55,7 +55,7 @@ class Laid:
         parts = [*_contents(arrays, _message(values, arrays))]
         spans = tuple(_spans([part.nbytes for part in parts]))
         handle, path = tempfile.mkstemp(prefix=f"backcast-{os.getpid()}-", dir=_folder(spans[-1][1]))
-        self.place = Place(path, spans)
+        self.place = SharedFileRef(path, spans)
         tracker = _tracker()
         # should this process be killed, whoever is left of its workers and their tracker removes the file
         tracker.register(path, "file")
@@ -134,7 +134,7 @@ def _remove(path: str, owner: int, tracker: Any) -> None:
 _held: dict[str, tuple[Any, ...]] = {}
 
 
-def values_at(place: Place) -> tuple[Any, ...]:
+def load_shared(place: SharedFileRef) -> tuple[Any, ...]:
     """The values, mapped when they are first asked for; those of one file at a time.
 
     Arrays count as writable, else every pass would make a copy; what is written stays with this process.
@@ -148,7 +148,7 @@ def values_at(place: Place) -> tuple[Any, ...]:
     return found
 
 
-def _mapped(place: Place) -> tuple[Any, ...]:
+def _mapped(place: SharedFileRef) -> tuple[Any, ...]:
     try:
         _check_own(place.path)
         whole = np.memmap(place.path, np.uint8, "c")

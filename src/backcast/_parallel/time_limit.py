@@ -12,7 +12,7 @@ from typing import Any, NamedTuple
 from backcast.errors import WorkError
 
 
-class Limit(NamedTuple):
+class TimeLimit(NamedTuple):
     """Seconds for a piece, and for whoever asked to lose patience beyond that."""
 
     seconds: float
@@ -24,7 +24,7 @@ class _OutOfTime(BaseException):
 
 
 @contextmanager
-def limited(limit: Limit | None, name: str, *, elsewhere: bool) -> Iterator[None]:
+def time_limit_of(limit: TimeLimit | None, name: str, *, elsewhere: bool) -> Iterator[None]:
     """Interrupt Python code after so many seconds; compiled code is interrupted when it returns.
 
     Signals reach the main thread of a process alone. Some clusters work in other threads: there another thread watches.
@@ -55,7 +55,7 @@ def _alarm(seconds: float) -> Iterator[None]:
 
 
 @contextmanager
-def _watch(limit: Limit, elsewhere: bool) -> Iterator[None]:
+def _watch(limit: TimeLimit, elsewhere: bool) -> Iterator[None]:
     """Interrupt this thread; end a worker's process where that does not help, for it would never work again.
 
     That comes later than whoever asked loses patience, so that the piece is not given to the next worker.

@@ -14,8 +14,8 @@ from typing import Any, Generic, Literal, NamedTuple, TypeAlias, TypeVar
 
 import numpy as np
 
-from backcast._parallel.shared_file import Laid, Place, values_at
-from backcast._parallel.time_limit import Limit, limited
+from backcast._parallel.shared_file import SharedFile, SharedFileRef, load_shared
+from backcast._parallel.time_limit import TimeLimit, time_limit_of
 from backcast.errors import PolicyError, WorkError
 from backcast.log import Log
 
@@ -25,12 +25,12 @@ AHEAD = 2  # loads for each worker that what is left should still be good for
 T = TypeVar("T")
 
 
-class Pace(Generic[T]):
+class BatchSizer(Generic[T]):
     """Pieces in loads that take about a moment each, from what earlier ones took; smaller ones towards the end.
 
-    ``moment`` is in seconds; 0 sends every piece alone.
+    ``target_seconds`` is in seconds; 0 sends every piece alone.
 
-    >>> pace = Pace(range(12), workers=1, moment=1.0)
+    >>> pace = BatchSizer(range(12), workers=1, target_seconds=1.0)
     >>> loads = pace.loads()
     >>> next(loads)
     [0]
@@ -41,8 +41,8 @@ class Pace(Generic[T]):
     By hand: a piece takes a quarter of a second, so four make a moment; of the last three, half is two.
     """
 
-    def __init__(self, pieces: Sequence[T], workers: int, moment: float) -> None:
-        self._pieces, self._workers, self._moment = pieces, workers, moment
+    def __init__(self, pieces: Sequence[T], workers: int, target_seconds: float) -> None:
+        self._pieces, self._workers, self._moment = pieces, workers, target_seconds
         self._noted, self._seconds = 0, 0.0
 
     def note(self, pieces: int, seconds: float) -> None:
@@ -84,7 +84,7 @@ SCATTERS, PAUSE = 5, 1.0  # times that Dask is sent what pieces share while its 
 HANDFUL = 4  # pieces for each worker that are asked for at once, where results come back together
 
 
-class Shared:
+class SharedArguments:
     """What all pieces of a question share, and where on a cluster it lies."""
 
     def __init__(self, *values: Any) -> None:
@@ -100,8 +100,8 @@ class Shared:
         kind = type(backend).__name__
         if kind == PROCESSES:
             if kind not in self._places:
-                self._places[kind] = Laid(self.values)
-            place: Place = self._places[kind].place
+                self._places[kind] = SharedFile(self.values)
+            place: SharedFileRef = self._places[kind].place
             return place
         if kind == DASK and kind not in self._places:
             self._places[kind] = _scattered(backend.client, self)
@@ -131,7 +131,7 @@ class Shared:
             hands.__exit__(None, None, None)
 
 
-def _scattered(client: Any, shared: Shared) -> Any:
+def _scattered(client: Any, shared: SharedArguments) -> Any:
     """The same on every worker of Dask: what only one holds is lost with it."""
     for _ in range(SCATTERS):
         # a worker that leaves meanwhile is missed by the scheduler, where it looks the worker up
@@ -141,9 +141,9 @@ def _scattered(client: Any, shared: Shared) -> Any:
     raise WorkError("workers of Dask leave again and again while they are sent the log; is the cluster in order?")
 
 
-def _arrived(*values: Any) -> Shared:
+def _arrived(*values: Any) -> SharedArguments:
     """The same in another process, arrays laid as compiled code wants them: in a message they may begin anywhere."""
-    return Shared(*map(_aligned, values))
+    return SharedArguments(*map(_aligned, values))
 
 
 def _aligned(value: Any) -> Any:
@@ -164,7 +164,7 @@ class Task(NamedTuple):
     arguments: tuple[Any, ...]
 
 
-class Crew(NamedTuple):
+class WorkerPool(NamedTuple):
     """Workers for one kind of work.
 
     ``n_jobs`` is how many at once (None: as the caller's ``joblib.parallel_config`` says, else one); ``threads`` says
@@ -177,7 +177,7 @@ class Crew(NamedTuple):
     time_limit: float | None = None
     one_by_one: bool = False
 
-    def results(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
+    def results(self, function: Callable[..., Any], shared: SharedArguments, tasks: Sequence[Task]) -> Results:
         """Place and result of every task, as they are done."""
         from joblib.parallel import get_active_backend
 
@@ -190,8 +190,8 @@ class Crew(NamedTuple):
             return self._here(function, shared, tasks)
         if kind == RAY:
             return self._by_handfuls(function, shared, tasks, backend, n_jobs)
-        moment = 0.0 if self._is_alone else CLUSTER_MOMENT if kind == DASK else MOMENT
-        pace = Pace(tasks, workers, moment)
+        target_seconds = 0.0 if self._is_alone else CLUSTER_MOMENT if kind == DASK else MOMENT
+        pace = BatchSizer(tasks, workers, target_seconds)
         if kind == DASK and workers == 1:
             return self._by_one(function, shared, pace, backend)
         return self._streamed(function, shared, pace, backend, n_jobs)
@@ -202,19 +202,21 @@ class Crew(NamedTuple):
         return "threads" if self.threads and self.time_limit is None else None
 
     @property
-    def _limit(self) -> Limit | None:
-        return None if self.time_limit is None else Limit(self.time_limit, GRACE)
+    def _limit(self) -> TimeLimit | None:
+        return None if self.time_limit is None else TimeLimit(self.time_limit, GRACE)
 
     @property
     def _is_alone(self) -> bool:
         """Whether every piece is sent out by itself."""
         return self.one_by_one or self.time_limit is not None
 
-    def _here(self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task]) -> Results:
+    def _here(self, function: Callable[..., Any], shared: SharedArguments, tasks: Sequence[Task]) -> Results:
         for task in tasks:
             yield _done(os.getpid(), function, shared, task, self._limit)
 
-    def _by_one(self, function: Callable[..., Any], shared: Shared, pace: Pace[Task], backend: Any) -> Results:
+    def _by_one(
+        self, function: Callable[..., Any], shared: SharedArguments, pace: BatchSizer[Task], backend: Any
+    ) -> Results:
         """For a cluster of one worker, which joblib would leave idle to do all of it here."""
         asker, handle = os.getpid(), shared.handle(backend)
         patience = None if self.time_limit is None else self.time_limit + GRACE
@@ -236,7 +238,12 @@ class Crew(NamedTuple):
                 unwanted.cancel()
 
     def _streamed(
-        self, function: Callable[..., Any], shared: Shared, pace: Pace[Task], backend: Any, n_jobs: int | None
+        self,
+        function: Callable[..., Any],
+        shared: SharedArguments,
+        pace: BatchSizer[Task],
+        backend: Any,
+        n_jobs: int | None,
     ) -> Results:
         loads = self._calls(function, shared, pace.loads(), backend)
         outcomes = self._parallel(n_jobs, "generator_unordered", 1)(loads)
@@ -250,7 +257,12 @@ class Crew(NamedTuple):
                 outcomes.close()
 
     def _by_handfuls(
-        self, function: Callable[..., Any], shared: Shared, tasks: Sequence[Task], backend: Any, n_jobs: int | None
+        self,
+        function: Callable[..., Any],
+        shared: SharedArguments,
+        tasks: Sequence[Task],
+        backend: Any,
+        n_jobs: int | None,
     ) -> Results:
         """For engines that give results back all together, and whose workers take long to start."""
         size = _at_once(n_jobs) * (1 if self.one_by_one else HANDFUL)
@@ -271,7 +283,7 @@ class Crew(NamedTuple):
         return Parallel(n_jobs=n_jobs, return_as=return_as, **options)
 
     def _calls(
-        self, function: Callable[..., Any], shared: Shared, loads: Iterable[list[Task]], backend: Any
+        self, function: Callable[..., Any], shared: SharedArguments, loads: Iterable[list[Task]], backend: Any
     ) -> Iterator[Any]:
         from joblib import delayed
 
@@ -293,13 +305,13 @@ class Load(NamedTuple):
     seconds: float
 
 
-def _noted(pace: Pace[Task], load: Load) -> list[tuple[int, Any]]:
+def _noted(pace: BatchSizer[Task], load: Load) -> list[tuple[int, Any]]:
     pace.note(len(load.results), load.seconds)
     return load.results
 
 
 def _load_done(
-    asker: int, function: Callable[..., Any], handle: Any, tasks: Sequence[Task], limit: Limit | None
+    asker: int, function: Callable[..., Any], handle: Any, tasks: Sequence[Task], limit: TimeLimit | None
 ) -> Load:
     """Pieces that were sent out together, one after another."""
     start = time.perf_counter()
@@ -307,7 +319,9 @@ def _load_done(
     return Load(results, time.perf_counter() - start)
 
 
-def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: Limit | None) -> tuple[int, Any]:
+def _done(
+    asker: int, function: Callable[..., Any], handle: Any, task: Task, limit: TimeLimit | None
+) -> tuple[int, Any]:
     """One piece, by whoever it was sent to."""
     values = _values(handle)
     elsewhere = os.getpid() != asker
@@ -316,20 +330,20 @@ def _done(asker: int, function: Callable[..., Any], handle: Any, task: Task, lim
         with suppress(ValueError):  # some clusters work in threads, which signals do not reach
             signal.signal(signal.SIGINT, signal.SIG_IGN)
     try:
-        with _one_thread() if elsewhere else nullcontext(), limited(limit, task.name, elsewhere=elsewhere):
+        with _one_thread() if elsewhere else nullcontext(), time_limit_of(limit, task.name, elsewhere=elsewhere):
             return task.place, function(*values, *task.arguments)
     except PolicyError as problem:
         raise type(problem)(f"{problem} ({task.name})") from problem.__cause__
 
 
 def _values(handle: Any) -> tuple[Any, ...]:
-    if isinstance(handle, Shared):
+    if isinstance(handle, SharedArguments):
         return handle.values
-    if isinstance(handle, Place):
-        return values_at(handle)
+    if isinstance(handle, SharedFileRef):
+        return load_shared(handle)
     import ray
 
-    found: Shared = ray.get(handle)
+    found: SharedArguments = ray.get(handle)
     return found.values
 
 

@@ -17,8 +17,8 @@ import numpy as np
 from scipy import stats
 
 from backcast._arrays import FloatArray
-from backcast._parallel.jobs import Job, no_progress, work_off
-from backcast._parallel.workers import Shared
+from backcast._parallel.jobs import Job, no_progress, run_jobs
+from backcast._parallel.workers import SharedArguments
 from backcast._request import EvaluationRequest, Evaluator, stopped_note
 from backcast.diagnostics import PartsDiagnostics, joined_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
@@ -191,8 +191,8 @@ def estimate_on_parts(evaluator: Passing, request: EvaluationRequest, policies: 
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in parts]
     # compiled policies release the lock, others need processes of their own
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
-    with closing(Shared(plan)) as shared:
-        found = work_off(_one_part, shared, jobs, request.terms, threads=threads, kinds=(PartResult,))
+    with closing(SharedArguments(plan)) as shared:
+        found = run_jobs(_one_part, shared, jobs, request.terms, threads=threads, kinds=(PartResult,))
     done = len(found.results)
     if done < 2:
         raise StopEvaluation
@@ -298,8 +298,8 @@ def segmented_estimate(evaluator: Evaluator, request: EvaluationRequest, segment
         for number, (start, end) in enumerate(pairwise(edges))
     ]
     threads = isinstance(request.policy, CompiledPolicy)
-    with closing(Shared(evaluator, asked, segments.count)) as shared:
-        found = work_off(_one_segment, shared, jobs, request.terms, threads=threads)
+    with closing(SharedArguments(evaluator, asked, segments.count)) as shared:
+        found = run_jobs(_one_segment, shared, jobs, request.terms, threads=threads)
     if len(found.results) < 2:
         raise StopEvaluation
     notes = (stopped_note(f"{len(found.results)} of {segments.count} segments"),) if found.stopped else ()

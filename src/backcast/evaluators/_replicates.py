@@ -14,8 +14,8 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._parallel.jobs import Job, work_off
-from backcast._parallel.workers import Shared
+from backcast._parallel.jobs import Job, run_jobs
+from backcast._parallel.workers import SharedArguments
 from backcast._request import EvaluationRequest, stopped_note
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._replicate_statistics import (
@@ -105,10 +105,10 @@ class Pool:
     request: EvaluationRequest
     groups: Groups | None = None
     stopped: bool = False
-    _shared: Shared = field(init=False, repr=False)
+    _shared: SharedArguments = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = Shared(self.evaluator, self.policies, self.inputs, self.groups, self.request.seed)
+        self._shared = SharedArguments(self.evaluator, self.policies, self.inputs, self.groups, self.request.seed)
 
     def close(self) -> None:
         """Let the workers go."""
@@ -133,7 +133,7 @@ class Pool:
             raise StopEvaluation
         # compiled policies release the lock, so threads share the log; others need processes of their own
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
-        found = work_off(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(PassResult,))
+        found = run_jobs(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(PassResult,))
         self.stopped = found.stopped
         return found.results
 

@@ -11,8 +11,8 @@ from typing import Any
 
 import numpy as np
 
-from backcast._parallel.jobs import Job, no_progress, work_off
-from backcast._parallel.workers import Shared
+from backcast._parallel.jobs import Job, no_progress, run_jobs
+from backcast._parallel.workers import SharedArguments
 from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
@@ -119,8 +119,8 @@ def moments_of(events: WeightedLog, shapes: list[WeightTransform]) -> list[Momen
         Job(("moments", events.passes, number), (shard,), shard.n_rows) for number, shard in enumerate(events.shards)
     ]
     # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
-    with closing(Shared(request, events.recipe, shapes)) as shared:
-        found = work_off(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
+    with closing(SharedArguments(request, events.recipe, shapes)) as shared:
+        found = run_jobs(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
     if found.stopped:
         raise StopEvaluation
     return _summed(found.results)
