@@ -33,7 +33,7 @@ class RowError(LogError):
         return RowError(self.row + rows, self.problem, file)
 
 
-class Coded(NamedTuple):
+class EncodedActions(NamedTuple):
     """Actions that a source has coded already: codes ``0..K-1`` and the K labels."""
 
     codes: IntArray
@@ -195,7 +195,7 @@ def action_codes(actions: Any, declared: int | None, labels: Sequence[Any] | Non
     >>> action_codes(["mail", "call", "mail"], None, None)
     (array([1, 0, 1]), ('call', 'mail'))
     """
-    if isinstance(actions, Coded):
+    if isinstance(actions, EncodedActions):
         if declared not in (None, len(actions.labels)):
             raise LogError(f"the number of actions differs: {declared} are declared, {len(actions.labels)} are coded")
         return actions.codes, actions.labels
@@ -234,12 +234,12 @@ def _codes_of_labels(column: npt.NDArray[Any], labels: tuple[Any, ...]) -> tuple
     for row, label in enumerate(column.tolist()):
         code = position.get(label)
         if code is None:
-            raise not_a_label(row, label, labels)
+            raise unknown_action_error(row, label, labels)
         codes[row] = code
     return codes, labels
 
 
-def not_a_label(row: int, label: object, labels: tuple[Any, ...]) -> RowError:
+def unknown_action_error(row: int, label: object, labels: tuple[Any, ...]) -> RowError:
     """The error of an action that is none of the K labels; missing ones say so."""
     if label is None or label != label:
         return RowError(row, f"action is missing ({label!r}); every event needs its logged action")
@@ -259,7 +259,7 @@ def _codes_of_integers(column: IntArray, declared: int | None) -> tuple[IntArray
     if declared is not None:
         if low < 0 or high >= declared:
             row = int(np.flatnonzero((column < 0) | (column >= declared))[0])
-            raise not_a_label(row, int(column[row]), tuple(range(declared)))
+            raise unknown_action_error(row, int(column[row]), tuple(range(declared)))
         return np.ascontiguousarray(column), tuple(range(declared))
     if low >= 0 and high < max(1024, column.size):
         seen = np.flatnonzero(np.bincount(column, minlength=high + 1))
@@ -274,7 +274,7 @@ def _codes_of_anything(column: npt.NDArray[Any], declared: int | None) -> tuple[
     values = column.tolist()
     for row, label in enumerate(values):
         if label is None or label != label:
-            raise not_a_label(row, label, ())
+            raise unknown_action_error(row, label, ())
     try:
         found = tuple(sorted(set(values)))
     except TypeError:

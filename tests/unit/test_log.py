@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import scipy.sparse
 
-from backcast._log_validation import Coded, RowError
+from backcast._log_validation import EncodedActions, RowError
 from backcast.errors import LogError
 from backcast.log import Log
 
@@ -133,7 +133,7 @@ def test_declared_labels_keep_their_order() -> None:
 
 
 def test_coded_actions_are_trusted() -> None:
-    log = four(actions=Coded(np.array([1, 0, 1, 0]), ("x", "y")))
+    log = four(actions=EncodedActions(np.array([1, 0, 1, 0]), ("x", "y")))
     assert log.action_labels == ("x", "y")
     assert log.actions.tolist() == [1, 0, 1, 0]
 
@@ -319,7 +319,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"actions": [[0], [1], [0], [1]]}, "actions have shape (4, 1); they must be one label an event"),
     ({"actions": [0, 1]}, "actions has 2 rows but rewards has 4"),
-    ({"actions": Coded(np.array([0, 1, 0, 1]), (0, 1)), "n_actions": 3}, "the number of actions differs"),
+    ({"actions": EncodedActions(np.array([0, 1, 0, 1]), (0, 1)), "n_actions": 3}, "the number of actions differs"),
     ({"n_actions": 0}, "the number of actions is 0; it must be at least 1"),
     ({"n_actions": 2.5}, "n_actions is 2.5; it must be a whole number"),
     (
@@ -350,7 +350,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"logging_probabilities": [[0.5, 0.5]] * 4, "n_actions": 3}, "n_actions says 3, logging_probabilities says 2"),
     (
-        {"logging_probabilities": [[0.5, 0.5]] * 4, "actions": Coded(np.zeros(4, np.int64), (0, 1, 2))},
+        {"logging_probabilities": [[0.5, 0.5]] * 4, "actions": EncodedActions(np.zeros(4, np.int64), (0, 1, 2))},
         "the number of actions differs",
     ),
     ({"logging_probabilities": [0.5] * 4}, "logging_probabilities have shape (4,); expected (n, K)"),

@@ -28,7 +28,7 @@ from backcast.diagnostics import (
 from backcast.errors import OptionError, printable
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
 from backcast.report._format import figure, joined, percent
-from backcast.report._grading import KNOWN, belief_in, bias_bound, request_facts
+from backcast.report._grading import KNOWN, belief_in, bias_bound, grade_diagnostics
 from backcast.report._summary import findings_of, verdict
 from backcast.report.charts import (
     COLOURS,
@@ -302,7 +302,7 @@ class TestFacts:
         [(0.0, "nothing was cut off"), (0.01, "too small to matter"), (0.02, "a bias that matters is not ruled out")],
     )
     def test_without_a_known_range_a_hundredth_is_the_limit(self, certificate: float, words: str) -> None:
-        facts = request_facts(make_estimate(diagnostics=clock_facts(bias_certificate=certificate), settings={}))
+        facts = grade_diagnostics(make_estimate(diagnostics=clock_facts(bias_certificate=certificate), settings={}))
         assert [fact.judgement for fact in facts if fact.name == "bias certificate"] == [words]
 
     # Laws of the judgement: the same question at another scale is judged alike, and more is never judged better.
@@ -314,7 +314,7 @@ class TestFacts:
             settings = {"reward_range": [0.0, scale * width]}
             facts = clock_facts(bias_certificate=certificate)
             estimate = make_estimate(diagnostics=facts, std_error=scale * error, settings=settings)
-            [fact] = [fact for fact in request_facts(estimate) if fact.name == "bias certificate"]
+            [fact] = [fact for fact in grade_diagnostics(estimate) if fact.name == "bias certificate"]
             return ["good", "fair", "poor"].index(fact.grade)
 
         assert grade(min(one, other)) <= grade(max(one, other))
@@ -335,7 +335,10 @@ class TestFacts:
             def to_dict(self) -> dict[str, Any]:
                 return {"events": 3, "own_figure": 0.5}
 
-        assert [(f.name, f.figure) for f in request_facts(make_estimate(diagnostics=Own()))][1] == ("own figure", "0.5")
+        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
+            "own figure",
+            "0.5",
+        )
 
 
 class TestVerdict:

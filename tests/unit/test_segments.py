@@ -24,7 +24,7 @@ from backcast.diagnostics import (
     joined_diagnostics,
 )
 from backcast.estimate import joined_curve
-from backcast.report._grading import belief_in, request_facts
+from backcast.report._grading import belief_in, grade_diagnostics
 from tests.unit.test_resume import Counted, count, log_of_two
 
 LOG = log_of_two(600)
@@ -94,7 +94,7 @@ def test_curve_and_facts_are_the_segments_own() -> None:
     np.testing.assert_allclose(whole.curve.high - whole.curve.low, 2 * reach, atol=1e-12)
     assert whole.settings["segments"] == 3
     # each segment's remainder is too short for one more history, which is nothing to worry about
-    [failed] = [fact for fact in request_facts(whole) if fact.name == "failed trajectories"]
+    [failed] = [fact for fact in grade_diagnostics(whole) if fact.name == "failed trajectories"]
     assert (failed.grade, failed.judgement) == ("good", "only the remainders of the segments")
     assert "failed" not in " ".join(belief_in(whole).reasons)
 

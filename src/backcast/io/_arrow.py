@@ -20,7 +20,13 @@ import pyarrow.compute as pc
 import pyarrow.types as kinds
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
-from backcast._log_validation import Coded, RowError, action_codes, check_number_of_actions, not_a_label
+from backcast._log_validation import (
+    EncodedActions,
+    RowError,
+    action_codes,
+    check_number_of_actions,
+    unknown_action_error,
+)
 from backcast.errors import LogError, SourceError
 from backcast.io._columns import Feature, Layout
 from backcast.io.limits import check_size
@@ -237,7 +243,7 @@ class ActionCoder:
             wrong = np.flatnonzero(codes < 0)
         if wrong.size:
             row = int(wrong[0])
-            raise not_a_label(row, column[row].as_py(), self.labels)
+            raise unknown_action_error(row, column[row].as_py(), self.labels)
         return codes
 
     def mask(self, column: pa.Array, name: str) -> BoolArray:
@@ -328,7 +334,7 @@ class _Collector:
         try:
             return Log(
                 contexts,
-                Coded(self.actions, self.coder.labels),
+                EncodedActions(self.actions, self.coder.labels),
                 self.rewards,
                 self.propensities,
                 available=self.available,

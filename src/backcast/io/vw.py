@@ -16,7 +16,7 @@ from typing import IO, Any, NamedTuple, TypeAlias
 import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray
-from backcast._log_validation import Coded, RowError, check_number_of_actions
+from backcast._log_validation import EncodedActions, RowError, check_number_of_actions
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import matches, path_text
@@ -508,7 +508,9 @@ def _log(
     times = [event.time for event in events]
     return Log(
         _action_contexts(events, n_actions, hash_size) if listed else _shared_contexts(events, hash_size),
-        Coded(np.array([event.action for event in events]), tuple(range(0 if listed else 1, n_actions + (not listed)))),
+        EncodedActions(
+            np.array([event.action for event in events]), tuple(range(0 if listed else 1, n_actions + (not listed)))
+        ),
         rewards,
         np.array([event.probability for event in events]),
         available=_available(events, n_actions),

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, is_sparse
-from backcast._log_validation import Coded
+from backcast._log_validation import EncodedActions
 from backcast.errors import LogError, OptionError
 from backcast.log import Log
 
@@ -65,7 +65,7 @@ def mix_logs(logs: Sequence[Log], loggers: Sequence[Any]) -> Log:
     mixed = balanced_probabilities(tables, sizes)
     union = Log(
         contexts,
-        Coded(actions, logs[0].action_labels),
+        EncodedActions(actions, logs[0].action_labels),
         np.concatenate([log._rewards for log in logs]),
         mixed[np.arange(actions.size), actions],
         available=available,

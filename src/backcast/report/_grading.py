@@ -196,7 +196,7 @@ KNOWN = {
 }
 
 
-def request_facts(estimate: Estimate) -> list[Fact]:
+def grade_diagnostics(estimate: Estimate) -> list[Fact]:
     """Every diagnostic of an estimate; one that is not known here is shown without an explanation."""
     return [_fact(key, value, estimate) for key, value in estimate.diagnostics.to_dict().items()]
 
@@ -222,7 +222,7 @@ def _judged(key: str, value: Any, estimate: Estimate) -> Judgement:
 
 def belief_in(estimate: Estimate) -> Belief:
     """How far to believe an estimate, by its worst diagnostic."""
-    facts = request_facts(estimate)
+    facts = grade_diagnostics(estimate)
     if estimate.interval is None:
         facts.append(Fact("interval", "", "", "fair", "none can honestly be given"))
     if isinstance(estimate.diagnostics, ModelDiagnostics):

@@ -31,7 +31,7 @@ from backcast.report._format import (
     rounded_to,
     value_words,
 )
-from backcast.report._grading import Fact, belief_in, bias_bound, request_facts
+from backcast.report._grading import Fact, belief_in, bias_bound, grade_diagnostics
 from backcast.report._summary import Findings, findings_of, verdict
 from backcast.report.charts import curves_chart, differences_chart, forest_chart
 from backcast.report.replay_charts import LOGGED, WEIGHT_CLASSES, action_shares, run_charts
@@ -108,7 +108,7 @@ def _points(estimate: Estimate) -> Iterator[tuple[int, float, float, float]]:
 
 def fact_rows(findings: Findings) -> list[dict[str, Any]]:
     """One row a diagnostic, one cell a policy; None where it does not apply to the evaluator."""
-    columns = [{fact.name: fact for fact in request_facts(estimate)} for estimate in findings.estimates.values()]
+    columns = [{fact.name: fact for fact in grade_diagnostics(estimate)} for estimate in findings.estimates.values()]
     kinds: dict[str, Fact] = {}
     for column in columns:
         kinds |= {name: fact for name, fact in column.items() if name not in kinds}
@@ -144,7 +144,7 @@ def certificate_rows(findings: Findings) -> list[dict[str, Any]]:
     """One row a policy: its bias certificate, the bias that this allows, and what to think of it."""
     rows = []
     for name, estimate in findings.estimates.items():
-        judged = [fact for fact in request_facts(estimate) if fact.name == CERTIFICATE]
+        judged = [fact for fact in grade_diagnostics(estimate) if fact.name == CERTIFICATE]
         rows.append({"name": name, "fact": judged[0] if judged else None, "bias": figure(bias_bound(estimate))})
     return rows
 
