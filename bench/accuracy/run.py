@@ -36,11 +36,11 @@ def measured(plan: Plan, setting: Setting, logs: int) -> tuple[Truth, list[dict[
     return Truth(*found[0]), trials
 
 
-def told(pieces: Any, name: str, total: int) -> Any:
+def told(slices: Any, name: str, total: int) -> Any:
     """Say how far a setting is."""
     if total:
         print(f"{name}: {total} to do", flush=True)
-    yield from pieces
+    yield from slices
 
 
 def main() -> None:

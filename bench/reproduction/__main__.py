@@ -55,12 +55,12 @@ def _command(name: str, options: dict[str, Any]) -> str:
     return " ".join(["python -m bench.reproduction", name, "--data DATA", *words])
 
 
-def _shown(pieces: Iterable[Any], name: str, total: int) -> Iterator[Any]:
+def _shown(slices: Iterable[Any], name: str, total: int) -> Iterator[Any]:
     """The pieces as they are done, with a bar on the error stream."""
     from rich.console import Console
     from rich.progress import track
 
-    return iter(track(pieces, description=name, total=total, console=Console(stderr=True), transient=True))
+    return iter(track(slices, description=name, total=total, console=Console(stderr=True), transient=True))
 
 
 def main(arguments: list[str] | None = None) -> int:

@@ -65,8 +65,8 @@ def truth_on(plan: Plan, setup: Adaptive, where: str, journal: str, runs: int) -
     """Average loss over live runs on one of the two sets of examples, and its standard error."""
     world: ClassificationWorld = getattr(setup, where)
     settings = {"horizon": setup.horizon, "set": where}
-    pieces = work_through(plan, plan.journal(journal, settings), -(-runs // CHUNK), _chunk, setup, world)
-    met, exact = np.array([run for piece in pieces for run in piece]).T
+    slices = work_through(plan, plan.journal(journal, settings), -(-runs // CHUNK), _chunk, setup, world)
+    met, exact = np.array([run for file_slice in slices for run in file_slice]).T
     return {
         "runs": met.size,
         "value": float(exact.mean()),

@@ -35,7 +35,7 @@ class Costs:
     """Measured constants: seconds of a core for an event, seconds for a piece, bytes of an event on disk."""
 
     event: float
-    piece: float
+    file_slice: float
     width: float
 
 
@@ -49,37 +49,37 @@ class Forecast:
     limit: str
 
 
-def forecast(costs: Costs, events: float, pieces: int, workers: int) -> Forecast:
+def forecast(costs: Costs, events: float, slices: int, workers: int) -> Forecast:
     """The model.
 
-    >>> forecast(Costs(event=2.0**-20, piece=2.0**-8, width=32.0), events=2.0**30, pieces=64, workers=16).seconds
+    >>> forecast(Costs(event=2.0**-20, file_slice=2.0**-8, width=32.0), events=2.0**30, slices=64, workers=16).seconds
     64.015625
 
     By hand: four rounds of 2^24 events, 16 s each and 1/256 s to be handed out.
     """
-    rounds = math.ceil(pieces / workers)
-    working = rounds * (events / pieces * costs.event + costs.piece)
-    handing = pieces * costs.piece
+    rounds = math.ceil(slices / workers)
+    working = rounds * (events / slices * costs.event + costs.file_slice)
+    handing = slices * costs.file_slice
     seconds = max(working, handing)
-    busy = min(workers, pieces)
-    return Forecast(seconds, busy, events * costs.width / seconds, _limit(working, handing, pieces, workers))
+    busy = min(workers, slices)
+    return Forecast(seconds, busy, events * costs.width / seconds, _limit(working, handing, slices, workers))
 
 
-def _limit(working: float, handing: float, pieces: int, workers: int) -> str:
+def _limit(working: float, handing: float, slices: int, workers: int) -> str:
     if handing > working:
         return "handing out pieces"
-    if pieces < workers:
-        return "one pass in order" if pieces == 1 else f"{pieces:,} pieces"
+    if slices < workers:
+        return "one pass in order" if slices == 1 else f"{slices:,} pieces"
     return "processors"
 
 
 def costs_of(recorded: Mapping[str, Any], work: str) -> Costs | None:
     """Constants from a recorded run: of one job here, and of Dask handing out pieces; None where not measured."""
-    found, pieces = _case(recorded, work, "local", 1), _case(recorded, "pieces", "dask", 2)
-    if found is None or pieces is None:
+    found, slices = _case(recorded, work, "local", 1), _case(recorded, "pieces", "dask", 2)
+    if found is None or slices is None:
         return None
     log = recorded["log"]
-    return Costs(found["cpu"] / found["events"], pieces["seconds"] / pieces["events"], log["bytes"] / log["events"])
+    return Costs(found["cpu"] / found["events"], slices["seconds"] / slices["events"], log["bytes"] / log["events"])
 
 
 def _case(recorded: Mapping[str, Any], work: str, engine: str, workers: int) -> dict[str, Any] | None:
@@ -99,7 +99,7 @@ class Asked(NamedTuple):
 
     words: str
     work: str
-    pieces: Callable[[int], int]
+    slices: Callable[[int], int]
     most: int | None = None
 
 
@@ -120,7 +120,7 @@ def page(recorded: Mapping[str, Any]) -> str:
         if costs is None:
             continue
         known.append(f"{1e9 * costs.event:,.0f} ns an event for `{asked.work}`")
-        common = f"{1e3 * costs.piece:.1f} ms a piece; {costs.width:.0f} bytes an event on disk"
+        common = f"{1e3 * costs.file_slice:.1f} ms a piece; {costs.width:.0f} bytes an event on disk"
         rows += [_row(asked, costs, events, workers) for events in EVENTS for workers in WORKERS]
     if not rows:
         return "Nothing to go by: none of the work could be measured."
@@ -131,10 +131,10 @@ def page(recorded: Mapping[str, Any]) -> str:
 
 def _row(asked: Asked, costs: Costs, events: int, workers: int) -> list[str]:
     looked_at = min(events, asked.most or events)
-    pieces = asked.pieces(looked_at)
-    found = forecast(costs, looked_at, pieces, workers)
+    slices = asked.slices(looked_at)
+    found = forecast(costs, looked_at, slices, workers)
     read = f"{found.bandwidth / 1e9:,.2f} GB/s"
-    numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{pieces:,}", spoken(found.seconds)]
+    numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{slices:,}", spoken(found.seconds)]
     return [asked.words, *numbers, f"{found.busy:,}", read, found.limit]
 
 

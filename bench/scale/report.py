@@ -91,8 +91,8 @@ def costs(results: Results) -> str:
             if isinstance(found, str):
                 rows.append([engine, f"{workers}", f"left out: {found}", ""])
             else:
-                piece = 1e3 * found.seconds / found.events
-                rows.append([engine, f"{workers}", f"{piece:.2f} ms", f"{found.first_seconds:.1f} s"])
+                file_slice = 1e3 * found.seconds / found.events
+                rows.append([engine, f"{workers}", f"{file_slice:.2f} ms", f"{found.first_seconds:.1f} s"])
     return table(["engine", "workers", "a piece", "the first pieces, workers waking"], rows)
 
 

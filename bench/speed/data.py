@@ -28,14 +28,14 @@ class WeightTransform:
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnSpec:
     contexts: FloatArray
     actions: IntArray
     rewards: FloatArray
     propensities: FloatArray
 
 
-def columns(shape: WeightTransform, seed: int = 2012) -> Columns:
+def columns(shape: WeightTransform, seed: int = 2012) -> ColumnSpec:
     """A uniformly logged world whose clicks follow a logistic model of each action.
 
     Contexts have three decimals, so that a text file holds exactly what the arrays hold. Uniform logging is the only
@@ -47,13 +47,13 @@ def columns(shape: WeightTransform, seed: int = 2012) -> Columns:
     a = actions.integers(shape.actions, size=shape.events)
     chance = 1 / (1 + np.exp(1 - np.einsum("ij,ij->i", x, w[a])))
     r = (clicks.random(shape.events) < chance).astype(float)
-    return Columns(x, a, r, np.full(shape.events, 1 / shape.actions))
+    return ColumnSpec(x, a, r, np.full(shape.events, 1 / shape.actions))
 
 
-def load(shape: WeightTransform, limit: int | None = None) -> Columns:
+def load(shape: WeightTransform, limit: int | None = None) -> ColumnSpec:
     """The first ``limit`` events of the log as arrays, from its npz file."""
     with np.load(npz_file(shape)) as file:
-        return Columns(*(file[name][:limit] for name in ("contexts", "actions", "rewards", "propensities")))
+        return ColumnSpec(*(file[name][:limit] for name in ("contexts", "actions", "rewards", "propensities")))
 
 
 def npz_file(shape: WeightTransform) -> Path:
@@ -94,7 +94,7 @@ def vw_file(shape: WeightTransform, limit: int) -> Path:
     return path
 
 
-def vw_event(log: Columns, k: int, n_actions: int) -> str:
+def vw_event(log: ColumnSpec, k: int, n_actions: int) -> str:
     shared = " ".join(f"{j}:{value:g}" for j, value in enumerate(log.contexts[k]))
     label = f"0:{-log.rewards[k]:g}:{log.propensities[k]:g} "
     lines = (f"{label if a == log.actions[k] else ''}|a {a}" for a in range(n_actions))

@@ -167,10 +167,10 @@ class Log:
         >>> Log.from_frame(frame, context="hour", action="shown", reward="click", propensity="p")
         Log(2 events, 2 actions, 1 feature)
         """
-        from backcast.io._columns import Columns
+        from backcast.io._columns import ColumnSpec
         from backcast.io.tables import log_from_frame
 
-        columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+        columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
         return log_from_frame(frame, columns)
 
     def _set(self, **fields: Any) -> None:

@@ -173,5 +173,5 @@ def test_a_longer_stream_is_cut_into_more_pieces_whoever_does_them(
     told: dict[int, list[int]] = {1: [], 2: []}
     results = [bc.evaluate(stream, Slanted(), bc.IPS(), n_jobs=jobs, progress=told[jobs].append) for jobs in told]
     assert facts(results[0]) == facts(results[1])
-    assert [len(pieces) for pieces in told.values()] == [150, 150]
+    assert [len(slices) for slices in told.values()] == [150, 150]
     assert sum(told[1]) == 600

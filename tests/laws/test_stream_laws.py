@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.io.stream import ahead
+from backcast.io.stream import prefetch
 from tests.laws.own_policies import Leaning
 
 
@@ -43,7 +43,7 @@ def reading_threads() -> int:
 @given(st.integers(0, 20), st.integers(1, 4))
 @settings(max_examples=30)
 def test_reading_ahead_changes_nothing(length: int, waiting: int) -> None:
-    assert list(ahead(Made(length), waiting)) == list(range(length))
+    assert list(prefetch(Made(length), waiting)) == list(range(length))
     assert reading_threads() == 0
 
 
@@ -51,7 +51,7 @@ def test_reading_ahead_changes_nothing(length: int, waiting: int) -> None:
 @settings(max_examples=30)
 def test_an_error_comes_where_its_item_would_have_been(length: int, waiting: int, data: st.DataObject) -> None:
     at = data.draw(st.integers(0, length - 1))
-    items = ahead(Made(length, fails_at=at), waiting)
+    items = prefetch(Made(length, fails_at=at), waiting)
     assert [next(items) for _ in range(at)] == list(range(at))
     with pytest.raises(KeyError, match=str(at)):
         next(items)
@@ -62,11 +62,11 @@ def test_an_error_comes_where_its_item_would_have_been(length: int, waiting: int
 @settings(max_examples=30)
 def test_a_reader_left_early_stops_and_has_made_few_too_many(length: int, waiting: int, taken: int) -> None:
     made = Made(length)
-    items = ahead(made, waiting)
+    items = prefetch(made, waiting)
     for _, _ in zip(range(taken), items, strict=False):
         pass
     del items
-    gc.collect()
+    gc.build_log()
     assert made.count <= min(taken, length) + waiting
     assert reading_threads() == 0
 

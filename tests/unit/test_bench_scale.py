@@ -44,7 +44,7 @@ def test_the_log_is_the_same_whoever_makes_it(tmp_path: Path) -> None:
     for processes in (1, 2):
         with data.log_on_disk(tmp_path / "log", 2_500, processes, part=1_000) as folder:
             stream = stream_of(folder)
-            assert (stream.n_rows, stream.n_features, len(stream.pieces)) == (2_500, data.N_FEATURES, 3)
+            assert (stream.n_rows, stream.n_features, len(stream.slices)) == (2_500, data.N_FEATURES, 3)
             logs.append(stream.read())
         assert not (tmp_path / "log").exists()
     one, two = logs
@@ -242,7 +242,7 @@ def recorded() -> dict[str, Any]:
 
 
 def test_the_model_takes_its_constants_from_the_record() -> None:
-    assert model.costs_of(recorded(), "dr") == model.Costs(event=2e-6, piece=1e-3, width=32.0)
+    assert model.costs_of(recorded(), "dr") == model.Costs(event=2e-6, file_slice=1e-3, width=32.0)
     assert model.costs_of(recorded(), "clock") is None
     page = model.page(recorded())
     assert "2,000 ns an event for `dr`; 1,000 ns an event for `dr-ns` (of one core); 1.0 ms a piece; 32 bytes" in page
@@ -270,12 +270,12 @@ def test_the_model_takes_its_constants_from_the_record() -> None:
         (10**6, 1_000, 1_000.0, "handing out pieces"),
     ],
 )
-def test_where_the_model_stops_scaling(pieces: int, workers: int, seconds: float, limit: str) -> None:
-    costs = model.Costs(event=1e-6, piece=1e-3, width=32.0)
-    found = model.forecast(costs, 10**9, pieces, workers)
+def test_where_the_model_stops_scaling(slices: int, workers: int, seconds: float, limit: str) -> None:
+    costs = model.Costs(event=1e-6, file_slice=1e-3, width=32.0)
+    found = model.forecast(costs, 10**9, slices, workers)
     assert found.seconds == pytest.approx(seconds)
     assert found.limit == limit
-    assert found.busy == min(pieces, workers)
+    assert found.busy == min(slices, workers)
 
 
 def test_the_manual_says_what_was_recorded(tmp_path: Path) -> None:

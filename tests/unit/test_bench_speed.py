@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import numpy as np
 
-from bench.speed.data import Columns, WeightTransform, columns, vw_event
+from bench.speed.data import ColumnSpec, WeightTransform, columns, vw_event
 from bench.speed.report import table, times
 from bench.speed.run import quicker
 from bench.speed.timing import Job, Timing, timed
 
 
 def test_vw_event_has_a_shared_line_and_one_labelled_action() -> None:
-    log = Columns(np.array([[0.5, -1.25]]), np.array([1]), np.array([1.0]), np.array([0.25]))
+    log = ColumnSpec(np.array([[0.5, -1.25]]), np.array([1]), np.array([1.0]), np.array([0.25]))
     assert vw_event(log, 0, n_actions=3) == "shared |x 0:0.5 1:-1.25\n|a 0\n0:-1:0.25 |a 1\n|a 2\n\n"
 
 

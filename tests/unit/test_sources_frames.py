@@ -15,7 +15,7 @@ import scipy.sparse
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError
 from backcast.io._arrow import bucket_of
-from backcast.io._columns import Columns
+from backcast.io._columns import ColumnSpec
 from backcast.io.tables import log_from_frame
 from backcast.log import Log
 
@@ -488,5 +488,5 @@ def test_wrong_masks_probabilities_times(changes: dict[str, Any], options: dict[
 
 
 def test_columns_are_a_value() -> None:
-    columns = Columns(context="x_1", action="a", reward="r", propensity="p", reward_range=(0, 2))
+    columns = ColumnSpec(context="x_1", action="a", reward="r", propensity="p", reward_range=(0, 2))
     assert log_from_frame(DATA, columns).reward_range == (0.0, 2.0)

@@ -28,7 +28,7 @@ from backcast._log_validation import (
     unknown_action_error,
 )
 from backcast.errors import LogError, SourceError
-from backcast.io._columns import Feature, Layout
+from backcast.io._columns import ColumnLayout, Feature
 from backcast.io.limits import check_size
 from backcast.log import Log
 
@@ -143,7 +143,7 @@ def buckets(column: pa.Array, name: str, size: int) -> IntArray:
     return np.asarray(_buckets_of(name, values, size)[positions])
 
 
-def fill_dense(contexts: FloatArray, at: int, batch: pa.RecordBatch, layout: Layout) -> None:
+def fill_dense(contexts: FloatArray, at: int, batch: pa.RecordBatch, layout: ColumnLayout) -> None:
     """Write a batch's contexts into rows ``at..`` of an array; text blocks must hold zeros."""
     for feature in layout.features:
         if feature.is_text:
@@ -153,7 +153,7 @@ def fill_dense(contexts: FloatArray, at: int, batch: pa.RecordBatch, layout: Lay
 
 
 def fill_sparse(
-    values: FloatArray, indices: npt.NDArray[np.int32], at: int, batch: pa.RecordBatch, layout: Layout
+    values: FloatArray, indices: npt.NDArray[np.int32], at: int, batch: pa.RecordBatch, layout: ColumnLayout
 ) -> None:
     """Write a batch into rows ``at..`` of a CSR matrix that keeps one entry a column: its value and its feature."""
     for position, feature in enumerate(layout.features):
@@ -180,12 +180,12 @@ def list_rows(column: pa.Array, name: str, part: str) -> tuple[pa.Array, IntArra
     return column.flatten(), np.asarray(pc.list_value_length(column).to_numpy(zero_copy_only=False), dtype=np.int64)
 
 
-def known_labels(layout: Layout, type_: pa.DataType) -> tuple[Any, ...] | None:
+def known_labels(layout: ColumnLayout, type_: pa.DataType) -> tuple[Any, ...] | None:
     """The labels, where they need not be looked for: declared, or booleans.
 
-    >>> from backcast.io._columns import Columns
-    >>> columns = Columns(context=(), action="a", reward="r", propensity="p", n_actions=3)
-    >>> known_labels(Layout(columns, (), (), (), 0, False), pa.int8())
+    >>> from backcast.io._columns import ColumnSpec
+    >>> columns = ColumnSpec(context=(), action="a", reward="r", propensity="p", n_actions=3)
+    >>> known_labels(ColumnLayout(columns, (), (), (), 0, False), pa.int8())
     (0, 1, 2)
     """
     if layout.columns.action_labels is not None:
@@ -258,14 +258,14 @@ class ActionCoder:
         return mask
 
 
-def collect(batches: Iterable[pa.RecordBatch], n: int, layout: Layout, labels: tuple[Any, ...]) -> Log:
+def build_log(batches: Iterable[pa.RecordBatch], n: int, layout: ColumnLayout, labels: tuple[Any, ...]) -> Log:
     """The log of ``n`` rows that these batches hold together; rows in errors count from the first of them.
 
-    >>> from backcast.io._columns import Columns
-    >>> from backcast.io._columns import lay_out
+    >>> from backcast.io._columns import ColumnSpec
+    >>> from backcast.io._columns import resolve_columns
     >>> batch = pa.record_batch({"x": [0.5, 0.25], "a": [0, 1], "r": [1, 0], "p": [0.5, 0.5]})
-    >>> layout = lay_out(Columns(context="x", action="a", reward="r", propensity="p"), batch.schema)
-    >>> collect([batch, batch], 4, layout, (0, 1)).actions
+    >>> layout = resolve_columns(ColumnSpec(context="x", action="a", reward="r", propensity="p"), batch.schema)
+    >>> build_log([batch, batch], 4, layout, (0, 1)).actions
     array([0, 1, 0, 1])
     """
     collector = _Collector(n, layout, labels)
@@ -275,7 +275,7 @@ def collect(batches: Iterable[pa.RecordBatch], n: int, layout: Layout, labels: t
 
 
 class _Collector:
-    def __init__(self, n: int, layout: Layout, labels: tuple[Any, ...]) -> None:
+    def __init__(self, n: int, layout: ColumnLayout, labels: tuple[Any, ...]) -> None:
         self.layout, self.coder, self.at = layout, ActionCoder(labels), 0
         check_size(n, _numbers_a_row(layout, len(labels)))
         try:
@@ -358,13 +358,13 @@ class _Collector:
         return matrix
 
 
-def _numbers_a_row(layout: Layout, n_actions: int) -> int:
+def _numbers_a_row(layout: ColumnLayout, n_actions: int) -> int:
     """How many numbers of eight bytes a row is kept as."""
     contexts = 2 * len(layout.features) if layout.is_sparse else layout.n_features
     return contexts + 3 + n_actions * (bool(layout.available) + bool(layout.logging))
 
 
-def _contexts(n: int, layout: Layout) -> FloatArray | tuple[FloatArray, npt.NDArray[np.int32]]:
+def _contexts(n: int, layout: ColumnLayout) -> FloatArray | tuple[FloatArray, npt.NDArray[np.int32]]:
     if layout.is_sparse:
         each = len(layout.features)
         return np.ones((n, each)), np.empty((n, each), dtype=np.int32)
@@ -393,7 +393,7 @@ def _fill_matrix(target: FloatArray, batch: pa.RecordBatch, names: tuple[str, ..
         raise RowError(error.row // target.shape[1], error.problem) from None
 
 
-def _named(error: RowError, contexts: Contexts, layout: Layout) -> RowError:
+def _named(error: RowError, contexts: Contexts, layout: ColumnLayout) -> RowError:
     """The door's error, with the context column by name where that is what is wrong."""
     row = contexts[[error.row]]
     values = np.asarray(row if isinstance(row, np.ndarray) else row.toarray()).ravel()

@@ -23,7 +23,7 @@ SEARCHED = 5_000  # names searched for a near one: a hostile header must not cos
 
 
 @dataclass(frozen=True)
-class Columns:
+class ColumnSpec:
     """The user's words for the columns of a log.
 
     Parameters
@@ -51,7 +51,7 @@ class Columns:
 
     Examples
     --------
-    >>> Columns(context=["hour", "f_*"], action="shown", reward="click", propensity="p").hash_size
+    >>> ColumnSpec(context=["hour", "f_*"], action="shown", reward="click", propensity="p").hash_size
     32
     """
 
@@ -153,10 +153,10 @@ class Feature:
 
 
 @dataclass(frozen=True)
-class Layout:
+class ColumnLayout:
     """The columns to read and where they go."""
 
-    columns: Columns
+    columns: ColumnSpec
     features: tuple[Feature, ...]
     available: tuple[str, ...]
     logging: tuple[str, ...]
@@ -186,13 +186,13 @@ class Layout:
         return next(f.name for f in reversed(self.features) if f.first <= feature)
 
 
-def lay_out(columns: Columns, schema: pa.Schema) -> Layout:
+def resolve_columns(columns: ColumnSpec, schema: pa.Schema) -> ColumnLayout:
     """Resolve the user's words against a table's schema.
 
-    >>> columns = Columns(context="*", action="a", reward="r", propensity="p", hash_size=4)
+    >>> columns = ColumnSpec(context="*", action="a", reward="r", propensity="p", hash_size=4)
     >>> schema = pa.schema([("a", pa.int64()), ("r", pa.int8()), ("p", pa.float32()), ("zip", pa.string()),
     ...                     ("age", pa.int32())])
-    >>> layout = lay_out(columns, schema)
+    >>> layout = resolve_columns(columns, schema)
     >>> layout.features, layout.n_features
     ((Feature(name='zip', is_text=True, first=0), Feature(name='age', is_text=False, first=4)), 5)
     """
@@ -211,10 +211,10 @@ def lay_out(columns: Columns, schema: pa.Schema) -> Layout:
     _check_matrix("logging_probabilities", logging, schema)
     _check_action(columns, schema, by_position=bool(logging) or _is_mask(available, schema))
     features, n_features, hashed = _features(context, schema, columns.hash_size)
-    return Layout(columns, features, available, logging, n_features, hashed > DENSE_LIMIT)
+    return ColumnLayout(columns, features, available, logging, n_features, hashed > DENSE_LIMIT)
 
 
-def propensity_column(columns: Columns) -> tuple[str, ...]:
+def propensity_column(columns: ColumnSpec) -> tuple[str, ...]:
     """The column of propensities, if there is one (a constant or unknown propensity has none)."""
     return (columns.propensity,) if isinstance(columns.propensity, str) else ()
 
@@ -250,7 +250,7 @@ def _is_mask(available: tuple[str, ...], schema: pa.Schema) -> bool:
     return bool(available) and (len(available) > 1 or kinds.is_boolean(schema.field(available[0]).type.value_type))
 
 
-def _check_action(columns: Columns, schema: pa.Schema, *, by_position: bool) -> None:
+def _check_action(columns: ColumnSpec, schema: pa.Schema, *, by_position: bool) -> None:
     type_ = schema.field(columns.action).type
     kind = kind_of(type_)
     if kind == "list" or kinds.is_nested(type_):

@@ -212,7 +212,7 @@ def _static_folder(path: str) -> str | None:
 
 
 @dataclass(frozen=True)
-class Stamp:
+class FileStamp:
     """By what a file is known again: its size and when it was last written (None where its home does not say)."""
 
     size: int | None
@@ -232,19 +232,19 @@ class Stamp:
         )
 
 
-def stamp_of(path: str, filesystem: Any) -> Stamp:
+def stamp_of(path: str, filesystem: Any) -> FileStamp:
     """The stamp of a file as it is now."""
     try:
         info = filesystem.get_file_info(path)
     except OSError as problem:
         raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
-    return Stamp(info.size, info.mtime_ns)
+    return FileStamp(info.size, info.mtime_ns)
 
 
-def stamps_of(paths: Sequence[str], filesystem: Any) -> tuple[Stamp, ...]:
+def stamps_of(paths: Sequence[str], filesystem: Any) -> tuple[FileStamp, ...]:
     """The stamps of files as they are now, asked for all at once."""
     try:
-        return tuple(Stamp(info.size, info.mtime_ns) for info in filesystem.get_file_info(list(paths)))
+        return tuple(FileStamp(info.size, info.mtime_ns) for info in filesystem.get_file_info(list(paths)))
     except OSError:
         # one of them cannot be looked at: the message is to name it
         return tuple(stamp_of(path, filesystem) for path in paths)

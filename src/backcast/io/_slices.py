@@ -15,8 +15,8 @@ import pyarrow.dataset
 import pyarrow.parquet
 
 from backcast.errors import LogError, SourceError
-from backcast.io._columns import Layout, kind_of
-from backcast.io._files import REMEDIES, Files, Stamp, reading, stamps_of
+from backcast.io._columns import ColumnLayout, kind_of
+from backcast.io._files import REMEDIES, Files, FileStamp, reading, stamps_of
 from backcast.io.limits import check_columns, check_depth
 
 LOOKERS = 8  # threads that look into files
@@ -26,17 +26,17 @@ HANDFUL = 16  # files that one of them is given at a time
 
 
 @dataclass(frozen=True)
-class Opened:
+class OpenedFiles:
     """Files that could be opened: a fragment and a schema each, and the schema of all."""
 
     format: str
     fragments: tuple[Any, ...]
     schemas: tuple[pa.Schema, ...]
     schema: pa.Schema
-    stamps: tuple[Stamp, ...]
+    stamps: tuple[FileStamp, ...]
 
 
-def open_files(files: Files, looked_at: int | None = None) -> Opened:
+def open_files(files: Files, looked_at: int | None = None) -> OpenedFiles:
     """Look into each file: its columns, and those that its ``key=value`` folders add.
 
     Of JSON, the first ``looked_at`` bytes (all, if not given) are shown not to nest too deeply for Arrow's reader.
@@ -56,7 +56,7 @@ def open_files(files: Files, looked_at: int | None = None) -> Opened:
     by_path = {fragment.path: fragment for fragment in dataset.get_fragments()}
     fragments = tuple(by_path[path] for path in files.paths)
     schemas = tuple(_schemas(fragments, files.format, dataset.schema))
-    return Opened(files.format, fragments, schemas, _common(schemas), stamps)
+    return OpenedFiles(files.format, fragments, schemas, _common(schemas), stamps)
 
 
 def _check_nesting(path: str, filesystem: Any, looked_at: int | None) -> None:
@@ -106,21 +106,21 @@ def _common(schemas: Sequence[pa.Schema]) -> pa.Schema:
     return pa.schema(fields)
 
 
-def to_pieces(opened: Opened, layout: Layout) -> tuple[Piece, ...]:
+def to_slices(opened: OpenedFiles, layout: ColumnLayout) -> tuple[FileSlice, ...]:
     """Check that the files hold the same columns, and note the rows of those that say so."""
-    pieces: list[Piece] = []
+    slices: list[FileSlice] = []
     names, checked = layout.names, None
     for fragment, schema, stamp in zip(opened.fragments, opened.schemas, opened.stamps, strict=True):
         # of thousands of files nearly all are alike, and nothing need be looked at again
         if checked is None or not schema.equals(checked, check_metadata=True):
             _check_same(opened, schema, fragment.path, layout)
             read_as, checked = _read_as(schema, opened.format, layout), schema
-        piece = Piece(fragment, opened.format, read_as, stamp=stamp)
+        file_slice = FileSlice(fragment, opened.format, read_as, stamp=stamp)
         if opened.format == "parquet":
             rows = _group_rows(fragment, names)
-            piece = replace(piece, groups=range(len(rows)), group_rows=rows, n_rows=sum(rows))
-        pieces.append(piece)
-    return tuple(pieces)
+            file_slice = replace(file_slice, groups=range(len(rows)), group_rows=rows, n_rows=sum(rows))
+        slices.append(file_slice)
+    return tuple(slices)
 
 
 def _group_rows(fragment: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -137,7 +137,7 @@ def _group_rows(fragment: Any, names: Sequence[str]) -> tuple[int, ...]:
     return rows
 
 
-def _check_same(opened: Opened, schema: pa.Schema, path: str, layout: Layout) -> None:
+def _check_same(opened: OpenedFiles, schema: pa.Schema, path: str, layout: ColumnLayout) -> None:
     first = opened.fragments[0].path
     for name in layout.names:
         place = schema.get_field_index(name)
@@ -154,7 +154,7 @@ def _check_same(opened: Opened, schema: pa.Schema, path: str, layout: Layout) ->
             )
 
 
-def _read_as(schema: pa.Schema, file_format: str, layout: Layout) -> pa.Schema:
+def _read_as(schema: pa.Schema, file_format: str, layout: ColumnLayout) -> pa.Schema:
     """The needed fields; numbers guessed from a text file's first lines may have a fraction further down."""
     given = layout.columns
     fields = [schema.field(name) for name in layout.names]
@@ -179,7 +179,7 @@ BUFFERED = 2**25  # bytes of pages held for all columns of a Parquet file togeth
 
 
 @dataclass(frozen=True)
-class Piece:
+class FileSlice:
     """Rows of one file: all of them, or a stretch.
 
     ``groups`` are the row groups of a Parquet file that hold the stretch, ``group_rows`` how many of its rows are in
@@ -195,7 +195,7 @@ class Piece:
     n_rows: int | None = None
     skip: int = 0
     limit: int | None = None
-    stamp: Stamp | None = None
+    stamp: FileStamp | None = None
 
     @property
     def path(self) -> str:
@@ -233,7 +233,7 @@ class Piece:
         if self.stamp is not None:
             self.stamp.check(self.path, self.fragment.filesystem)
 
-    def counted(self, name: str) -> Piece:
+    def counted(self, name: str) -> FileSlice:
         """The same with its number of rows, found by reading one column where the file does not say."""
         return self if self.n_rows is not None else replace(self, n_rows=self.at_least(None, name))
 
@@ -248,12 +248,12 @@ class Piece:
                 break
         return found
 
-    def with_groups(self, first: int, last: int) -> Piece:
+    def with_groups(self, first: int, last: int) -> FileSlice:
         """Only the rows in the row groups ``first..last-1`` of these."""
         before = sum(self.group_rows[:first])
         return self.between(before, before + sum(self.group_rows[first:last]))
 
-    def between(self, start: int, end: int | None) -> Piece:
+    def between(self, start: int, end: int | None) -> FileSlice:
         """Only the rows ``start..end-1`` of these (all from ``start`` on, if ``end`` is None).
 
         Row groups before and after them will not be read.
@@ -293,25 +293,29 @@ def _stretch(batches: Iterator[pa.RecordBatch], skip: int, limit: int | None) ->
             yield kept
 
 
-def _parquet_batches(piece: Piece, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
+def _parquet_batches(file_slice: FileSlice, names: Sequence[str], rows: int) -> Iterator[pa.RecordBatch]:
     """Pages are fetched as they are needed; the dataset scanner would hold one or two whole row groups."""
-    folders = folders_of(piece.fragment)
+    folders = folders_of(file_slice.fragment)
     own = [name for name in names if name not in folders]
     known = frozenset(own)
-    text = [name for name in own if pa.types.is_string(piece.schema.field(name).type)]
+    text = [name for name in own if pa.types.is_string(file_slice.schema.field(name).type)]
     buffer = max(2**14, min(2**20, BUFFERED // max(1, len(own))))
     with pyarrow.parquet.ParquetFile(
-        piece.path, filesystem=piece.fragment.filesystem, read_dictionary=text, buffer_size=buffer, pre_buffer=False
+        file_slice.path,
+        filesystem=file_slice.fragment.filesystem,
+        read_dictionary=text,
+        buffer_size=buffer,
+        pre_buffer=False,
     ) as file:
         # one by one: of several together, rows that one lacks would be taken from the next, and all after it be shifted
-        for group in piece.groups:
-            announced, came = announced_rows(file.metadata, group, known, piece.path), 0
+        for group in file_slice.groups:
+            announced, came = announced_rows(file.metadata, group, known, file_slice.path), 0
             for batch in file.iter_batches(rows, row_groups=[group], columns=own):
-                columns = [_column(batch, name, folders, piece.schema) for name in names]
+                columns = [_column(batch, name, folders, file_slice.schema) for name in names]
                 yield pa.RecordBatch.from_arrays(columns, names=list(names))
                 came += batch.num_rows
             if came != announced:
-                raise miscounted(piece.path, f"row group {group} announces {announced:,} rows but {came:,} came")
+                raise miscounted(file_slice.path, f"row group {group} announces {announced:,} rows but {came:,} came")
 
 
 def announced_rows(metadata: Any, group: int, names: Collection[str], path: str) -> int:

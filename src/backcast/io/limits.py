@@ -142,11 +142,11 @@ def check_depth(stream: Any, most_bytes: int | None = None) -> None:
         # an escape that the block's end cuts in two waits for the next block
         rest = b"\\" if (len(block) - len(block.rstrip(b"\\"))) % 2 else b""
         block = block.removesuffix(rest)
-        pieces = block.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        if any(b"\n" in text for text in pieces[not inside :: 2]):
+        slices = block.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+        if any(b"\n" in text for text in slices[not inside :: 2]):
             raise LogError("a text of JSON goes on past the end of its line; is a quotation mark missing?")
-        marks = b"".join(pieces[inside::2]).translate(STEPS, NO_BRACKETS)
-        inside ^= len(pieces) % 2 == 0
+        marks = b"".join(slices[inside::2]).translate(STEPS, NO_BRACKETS)
+        inside ^= len(slices) % 2 == 0
         heights = depth + np.cumsum(np.frombuffer(marks, dtype=np.int8), dtype=np.int64)
         if heights.size:
             # brackets that close what was never open do not make room for others

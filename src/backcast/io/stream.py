@@ -16,9 +16,9 @@ import pyarrow as pa
 
 from backcast._log_validation import RowError
 from backcast.errors import EvaluationError, LogError, OptionError
-from backcast.io._arrow import collect, known_labels, labels_among, numbers
-from backcast.io._columns import Layout
-from backcast.io._slices import Piece
+from backcast.io._arrow import build_log, known_labels, labels_among, numbers
+from backcast.io._columns import ColumnLayout
+from backcast.io._slices import FileSlice
 from backcast.io.limits import within_memory
 from backcast.log import Log, joined_log
 
@@ -48,8 +48,8 @@ class LogStream:
     [2, 1]
     """
 
-    pieces: tuple[Piece, ...]
-    layout: Layout
+    slices: tuple[FileSlice, ...]
+    layout: ColumnLayout
     action_labels: tuple[Any, ...]
     batch_rows: int
     first_row: int = 0
@@ -60,7 +60,7 @@ class LogStream:
 
     def __repr__(self) -> str:
         rows = "?" if self.n_rows is None else f"{self.n_rows:,}"
-        files = len({piece.path for piece in self.pieces})
+        files = len({file_slice.path for file_slice in self.slices})
         return f"LogStream({rows} events in {files} file{'' if files == 1 else 's'}, {self.n_actions} actions)"
 
     @property
@@ -81,14 +81,14 @@ class LogStream:
     @property
     def n_rows(self) -> int | None:
         """Number of events; None where the files do not say and nobody has counted (see :meth:`counted`)."""
-        rows = [piece.n_rows for piece in self.pieces if piece.n_rows is not None]
-        return sum(rows) if len(rows) == len(self.pieces) else None
+        rows = [file_slice.n_rows for file_slice in self.slices if file_slice.n_rows is not None]
+        return sum(rows) if len(rows) == len(self.slices) else None
 
     @property
     def bytes_in_memory(self) -> int:
         """About how much :meth:`read` would take; by the size of the files where they do not tell their rows."""
         if self.n_rows is None:
-            return sum(piece.stamp.size or 0 for piece in self.pieces if piece.stamp is not None)
+            return sum(file_slice.stamp.size or 0 for file_slice in self.slices if file_slice.stamp is not None)
         layout = self.layout
         context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
@@ -98,8 +98,8 @@ class LogStream:
         """Mean of the rewards, from one pass over their column alone."""
         total, rows = 0.0, 0
         reward = self.layout.columns.reward
-        for piece in self.pieces:
-            for batch in piece.batches([reward]):
+        for file_slice in self.slices:
+            for batch in file_slice.batches([reward]):
                 total += float(numbers(batch.column(0), reward, "reward").sum())
                 rows += batch.num_rows
         return total / rows
@@ -109,20 +109,26 @@ class LogStream:
 
         No row is read for it: a file is known by its name, its size and the time of its last writing.
         """
-        pieces = [
-            (PurePosixPath(piece.path).name, piece.stamp, piece.groups, piece.skip, piece.limit)
-            for piece in self.pieces
+        slices = [
+            (
+                PurePosixPath(file_slice.path).name,
+                file_slice.stamp,
+                file_slice.groups,
+                file_slice.skip,
+                file_slice.limit,
+            )
+            for file_slice in self.slices
         ]
-        known = (pieces, self.layout, self.action_labels, self.first_row)
+        known = (slices, self.layout, self.action_labels, self.first_row)
         return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
 
     def counted(self) -> LogStream:
         """The same stream with its number of rows, found by one pass over the actions where files do not say."""
         action = self.layout.columns.action
-        return replace(self, pieces=tuple(piece.counted(action) for piece in self.pieces))
+        return replace(self, slices=tuple(file_slice.counted(action) for file_slice in self.slices))
 
     def __iter__(self) -> Iterator[Log]:
-        return ahead(self._parts, READ_AHEAD)
+        return prefetch(self._parts, READ_AHEAD)
 
     def _parts(self) -> Iterator[Log]:
         row = self.first_row
@@ -131,7 +137,7 @@ class LogStream:
             yield self._part(batches, n, row)
             row += n
         if row == self.first_row:
-            raise LogError(f"{self.pieces[0].path}: the log is empty; it needs at least one event")
+            raise LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
 
     def read(self) -> Log:
         """All of it as one log, filled batch by batch: no second copy in memory."""
@@ -145,7 +151,7 @@ class LogStream:
         batches = next(rechunk(self._batches(), rows), [])
         n = sum(batch.num_rows for batch in batches)
         if n == 0:
-            raise LogError(f"{self.pieces[0].path}: the log is empty; it needs at least one event")
+            raise LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
         return self._part(batches, n, self.first_row)
 
     def sample(self, rows: int) -> Log:
@@ -169,24 +175,24 @@ class LogStream:
         Row groups of Parquet files that lie before them are not read; of other files one column is, up to there.
         """
         left = rows
-        for number, piece in enumerate(self.pieces):
-            found = piece.at_least(left + 1, self.layout.columns.action)
+        for number, file_slice in enumerate(self.slices):
+            found = file_slice.at_least(left + 1, self.layout.columns.action)
             if found > left:
-                pieces = (piece.between(left, None) if left else piece, *self.pieces[number + 1 :])
-                return replace(self, pieces=pieces, first_row=self.first_row + rows)
+                slices = (file_slice.between(left, None) if left else file_slice, *self.slices[number + 1 :])
+                return replace(self, slices=slices, first_row=self.first_row + rows)
             left -= found
         return None
 
     def between(self, start: int, end: int) -> LogStream:
         """The events ``start..end-1``, counted from the first of this stream."""
-        pieces: list[Piece] = []
+        slices: list[FileSlice] = []
         first = 0
-        for piece in self.counted().pieces:
-            last = first + (piece.n_rows or 0)
+        for file_slice in self.counted().slices:
+            last = first + (file_slice.n_rows or 0)
             if start < last and first < end:
-                pieces.append(piece.between(max(start, first) - first, min(end, last) - first))
+                slices.append(file_slice.between(max(start, first) - first, min(end, last) - first))
             first = last
-        return replace(self, pieces=tuple(pieces), first_row=self.first_row + start)
+        return replace(self, slices=tuple(slices), first_row=self.first_row + start)
 
     def cut(self, n_parts: int) -> list[LogStream]:
         """``n_parts`` streams, equally long but for one event; where they are cut depends on the number of rows alone.
@@ -207,19 +213,19 @@ class LogStream:
         stream = self.counted()
         streams: list[LogStream] = []
         row = self.first_row
-        for pieces in _shares(stream.pieces, n_parts):
-            streams.append(replace(self, pieces=pieces, first_row=row))
-            row += sum(piece.n_rows or 0 for piece in pieces)
+        for slices in _shares(stream.slices, n_parts):
+            streams.append(replace(self, slices=slices, first_row=row))
+            row += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
-        for piece in self.pieces:
-            yield from piece.batches(self.layout.names)
+        for file_slice in self.slices:
+            yield from file_slice.batches(self.layout.names)
 
     def _part(self, batches: Iterable[pa.RecordBatch], n: int, *first: int) -> Log:
         """The log of stretches of ``n`` rows, each of which begins with one of these rows."""
         try:
-            log = collect(batches, n * len(first), self.layout, self.action_labels)
+            log = build_log(batches, n * len(first), self.layout, self.action_labels)
         except RowError as error:
             row = first[error.row // n] + error.row % n
             raise error.moved(row - error.row, self._file_of(row)) from None
@@ -228,32 +234,32 @@ class LogStream:
 
     def _file_of(self, row: int) -> str:
         end = self.first_row
-        for piece in self.pieces[:-1]:
-            end += piece.counted(self.layout.columns.action).n_rows or 0
+        for file_slice in self.slices[:-1]:
+            end += file_slice.counted(self.layout.columns.action).n_rows or 0
             if row < end:
-                return piece.path
-        return self.pieces[-1].path
+                return file_slice.path
+        return self.slices[-1].path
 
 
-def open_stream(pieces: tuple[Piece, ...], layout: Layout, batch_rows: int) -> LogStream:
+def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> LogStream:
     """A stream over these pieces, its action labels known: declared, or found by one pass over the actions."""
-    pieces = tuple(piece for piece in pieces if piece.n_rows != 0) or pieces[:1]
+    slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
     action = layout.columns.action
-    labels = known_labels(layout, pieces[0].schema.field(action).type)
+    labels = known_labels(layout, slices[0].schema.field(action).type)
     if labels is None:
-        counts = [0] * len(pieces)
+        counts = [0] * len(slices)
 
         def actions() -> Iterator[pa.Array]:
-            for number, piece in enumerate(pieces):
-                for batch in piece.batches([action]):
+            for number, file_slice in enumerate(slices):
+                for batch in file_slice.batches([action]):
                     counts[number] += batch.num_rows
                     yield batch.column(0)
 
         labels = labels_among(actions(), layout.declared)
-        pieces = tuple(replace(piece, n_rows=rows) for piece, rows in zip(pieces, counts, strict=True))
-    stream = LogStream(pieces, layout, labels, batch_rows)
+        slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
+    stream = LogStream(slices, layout, labels, batch_rows)
     if stream.n_rows == 0:
-        raise LogError(f"{pieces[0].path}: the log is empty; it needs at least one event")
+        raise LogError(f"{slices[0].path}: the log is empty; it needs at least one event")
     return stream
 
 
@@ -279,12 +285,12 @@ def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.Re
         yield held
 
 
-def _shares(pieces: tuple[Piece, ...], n_parts: int) -> list[tuple[Piece, ...]]:
+def _shares(slices: tuple[FileSlice, ...], n_parts: int) -> list[tuple[FileSlice, ...]]:
     """Contiguous shares: each row group, or file without any, goes where its middle row falls."""
     units = [
         (number, group, rows)
-        for number, piece in enumerate(pieces)
-        for group, rows in enumerate(piece.group_rows or (piece.n_rows or 0,))
+        for number, file_slice in enumerate(slices)
+        for group, rows in enumerate(file_slice.group_rows or (file_slice.n_rows or 0,))
     ]
     total = sum(rows for *_, rows in units)
     ends = accumulate(rows for *_, rows in units)
@@ -293,16 +299,16 @@ def _shares(pieces: tuple[Piece, ...], n_parts: int) -> list[tuple[Piece, ...]]:
     ]
     shares = []
     for _, members in groupby(zip(share, units, strict=True), key=lambda pair: pair[0]):
-        shares.append(_joined(pieces, [unit for _, unit in members]))
+        shares.append(_joined(slices, [unit for _, unit in members]))
     return shares
 
 
-def _joined(pieces: tuple[Piece, ...], units: list[tuple[int, int, int]]) -> tuple[Piece, ...]:
+def _joined(slices: tuple[FileSlice, ...], units: list[tuple[int, int, int]]) -> tuple[FileSlice, ...]:
     joined = []
     for number, members in groupby(units, key=lambda unit: unit[0]):
         groups = [group for _, group, _ in members]
-        piece = pieces[number]
-        joined.append(piece.with_groups(groups[0], groups[-1] + 1) if piece.group_rows else piece)
+        file_slice = slices[number]
+        joined.append(file_slice.with_groups(groups[0], groups[-1] + 1) if file_slice.group_rows else file_slice)
     return tuple(joined)
 
 
@@ -312,13 +318,13 @@ T = TypeVar("T")
 END = object()
 
 
-def ahead(make: Callable[[], Iterator[T]], waiting: int) -> Iterator[T]:
+def prefetch(make: Callable[[], Iterator[T]], waiting: int) -> Iterator[T]:
     """The items of ``make()`` in order, at most ``waiting`` of them made before they are asked for.
 
     An error of the maker comes out where its item would have been. When the consumer stops early, for whatever reason,
     the thread ends after the item it is at.
 
-    >>> list(ahead(lambda: iter("abc"), waiting=1))
+    >>> list(prefetch(lambda: iter("abc"), waiting=1))
     ['a', 'b', 'c']
     """
     ready: Queue[Any] = Queue()

@@ -8,10 +8,10 @@ from typing import Any
 import pyarrow as pa
 
 from backcast.errors import ColumnError, LogError, OptionError
-from backcast.io._arrow import collect, known_labels, labels_among
-from backcast.io._columns import Columns, lay_out
+from backcast.io._arrow import build_log, known_labels, labels_among
+from backcast.io._columns import ColumnSpec, resolve_columns
 from backcast.io._files import FilePath, find_files
-from backcast.io._slices import open_files, to_pieces
+from backcast.io._slices import open_files, to_slices
 from backcast.io.stream import LogStream, open_stream
 from backcast.log import Log
 
@@ -45,7 +45,7 @@ def read_log(
         ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``, where the files' endings do not say.
     **options
         ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
-        ``hash_size``: see :class:`Columns`.
+        ``hash_size``: see :class:`ColumnSpec`.
 
     Examples
     --------
@@ -56,11 +56,11 @@ def read_log(
     >>> log, log.action_labels
     (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
     """
-    columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+    columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
     return _with_propensities(_open(path, columns, format, batch_rows=1).read(), columns)
 
 
-def _with_propensities(log: Log, columns: Columns) -> Log:
+def _with_propensities(log: Log, columns: ColumnSpec) -> Log:
     if columns.propensity is not None:
         return log
     from backcast.propensities.estimate import with_estimated_propensities
@@ -102,27 +102,29 @@ def scan_log(
     """
     if propensity is None:
         raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
-    columns = Columns(context=context, action=action, reward=reward, propensity=propensity, **options)
+    columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
     return _open(path, columns, format, batch_rows)
 
 
-def _open(path: FilePath | Sequence[FilePath], columns: Columns, file_format: str | None, batch_rows: int) -> LogStream:
+def _open(
+    path: FilePath | Sequence[FilePath], columns: ColumnSpec, file_format: str | None, batch_rows: int
+) -> LogStream:
     opened = open_files(find_files(path, file_format))
-    layout = lay_out(columns, opened.schema)
-    return open_stream(to_pieces(opened, layout), layout, batch_rows)
+    layout = resolve_columns(columns, opened.schema)
+    return open_stream(to_slices(opened, layout), layout, batch_rows)
 
 
-def log_from_frame(frame: Any, columns: Columns) -> Log:
+def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     """Build a log from a frame that speaks Arrow (pandas, polars, pyarrow, duckdb) or a dict of arrays.
 
     Examples
     --------
-    >>> columns = Columns(context="hour", action="shown", reward="click", propensity="p")
+    >>> columns = ColumnSpec(context="hour", action="shown", reward="click", propensity="p")
     >>> log_from_frame({"hour": [1, 2], "shown": ["a", "b"], "click": [0, 1], "p": [0.5, 0.5]}, columns)
     Log(2 events, 2 actions, 1 feature)
     """
     schema, batches = _read_frame(frame)
-    layout = lay_out(columns, schema)
+    layout = resolve_columns(columns, schema)
     needed = [batch.select(list(layout.names)) for batch in batches]
     n = sum(batch.num_rows for batch in needed)
     if n == 0:
@@ -130,7 +132,7 @@ def log_from_frame(frame: Any, columns: Columns) -> Log:
     labels = known_labels(layout, schema.field(columns.action).type)
     if labels is None:
         labels = labels_among((batch.column(columns.action) for batch in needed), layout.declared)
-    return _with_propensities(collect(needed, n, layout, labels), columns)
+    return _with_propensities(build_log(needed, n, layout, labels), columns)
 
 
 def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
