@@ -76,7 +76,7 @@ def _moves(column: Any, segment: Any) -> bool:
     return bool(stats.f_oneway(*parts).pvalue < ALARM)
 
 
-def sure_of_evaluator(
+def resolve_evaluator(
     evaluator: Any, request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
 ) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     """The evaluator that was given, or the one that fits, with the question completed and a sentence that says why."""

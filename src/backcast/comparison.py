@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 
 from backcast._arrays import FloatArray
-from backcast._auto import sure_of_evaluator
+from backcast._auto import resolve_evaluator
 from backcast._request import EvaluationRequest, check_request, stopped_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
@@ -151,7 +151,7 @@ def compare(
         check_request(policy, level, horizon, seed, time_limit)
     terms: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit}
     request = EvaluationRequest(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
-    chosen, request, notes = sure_of_evaluator(evaluator, request, list(policies.values()), exchangeable)
+    chosen, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     request = with_checkpoint(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
     with showing_progress(log, progress) as tell:
         request = replace(request, on_progress=tell)

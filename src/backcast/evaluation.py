@@ -9,7 +9,7 @@ from functools import partial
 from os import PathLike
 from typing import Any
 
-from backcast._auto import sure_of_evaluator
+from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import no_progress
 from backcast._request import EvaluationRequest, Evaluator, check_request, with_checkpoint
 from backcast._validation import count
@@ -101,7 +101,7 @@ def evaluate(
         time_limit=time_limit,
         policy_name=named_policy(policy),
     )
-    chosen, request, why = sure_of_evaluator(evaluator, request, [policy], exchangeable)
+    chosen, request, why = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(checkpoint, request, chosen, {"policy": policy})
     with showing_progress(log, progress) as tell:
         answer = answer_with(chosen, replace(request, on_progress=tell))

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._auto import DriftWarning, sure_of_evaluator
+from backcast._auto import DriftWarning, resolve_evaluator
 from backcast._request import EvaluationRequest
 from backcast.environments import LinearWorld
 
@@ -20,7 +20,7 @@ def chosen(
     policy: Any, log: Any = LOG, exchangeable: bool | None = None, **options: Any
 ) -> tuple[Any, EvaluationRequest, str]:
     request = EvaluationRequest(log, policy, **{"replicates": "default", "horizon": 40, **options})
-    evaluator, request, (why,) = sure_of_evaluator("auto", request, [policy], exchangeable)
+    evaluator, request, (why,) = resolve_evaluator("auto", request, [policy], exchangeable)
     assert why.startswith("auto chose")
     return evaluator, request, why
 

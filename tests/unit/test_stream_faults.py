@@ -15,7 +15,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
-from backcast._auto import sure_of_evaluator
+from backcast._auto import resolve_evaluator
 from backcast._request import EvaluationRequest
 
 ROWS = 400
@@ -149,7 +149,7 @@ def test_auto_replays_parts_where_order_means_nothing(
     stream: bc.LogStream, exchangeable: bool | None, horizon: int | None, expected: Any
 ) -> None:
     request = EvaluationRequest(stream, bc.UCB1(), horizon=horizon, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], exchangeable)
+    chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], exchangeable)
     assert chosen == expected
     assert "stream" in why
 
@@ -162,11 +162,11 @@ def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPat
             return self
 
     request = EvaluationRequest(Long(), bc.UCB1(), horizon=500, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], True)
+    chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.ClockReplay(parts=50)  # 2 passes of 500 rounds over 100,000 events each: 5e9 of 1e10
     assert "50 of 100 to save time" in why
     request = EvaluationRequest(Long(), bc.UCB1(), horizon=5_000, replicates="default")
-    chosen, _, (why,) = sure_of_evaluator("auto", request, [bc.UCB1()], True)
+    chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.DRns(q=0.01)
     assert "too long" in why
 
