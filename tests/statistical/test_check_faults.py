@@ -101,8 +101,10 @@ def action_features(rng: Chance) -> Log:
 
 
 def tabular(rng: Chance) -> Log:
-    chances = [[0.1, 0.5, 0.3], [0.7, 0.2, 0.2], [0.5, 0.5, 0.1]]
-    return TabularWorld([0.2, 0.3, 0.5], chances, [[0.6, 0.2, 0.2], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]).log(EVENTS, rng)
+    eligible_counts = [[0.1, 0.5, 0.3], [0.7, 0.2, 0.2], [0.5, 0.5, 0.1]]
+    return TabularWorld([0.2, 0.3, 0.5], eligible_counts, [[0.6, 0.2, 0.2], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]).log(
+        EVENTS, rng
+    )
 
 
 def no_context(rng: Chance) -> Log:

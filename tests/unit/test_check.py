@@ -34,7 +34,7 @@ from backcast.checks._propensities import (
     unsupported_actions,
 )
 from backcast.checks._rewards import context_hashes, reward_leak, reward_range
-from backcast.checks.log import CHECKS, Case
+from backcast.checks.log import CHECKS, LogFacts
 from backcast.environments import LinearWorld
 from backcast.errors import OptionError
 from backcast.log import Log
@@ -168,22 +168,22 @@ def test_refuses_what_is_no_log() -> None:
 )
 def test_constant_propensity_is_one_over_the_actions(propensity: float, n_actions: int, verdict: str) -> None:
     log = log_of([propensity] * 600, actions=np.arange(600) % n_actions)
-    assert constant_propensity(Case(log)).verdict == verdict
+    assert constant_propensity(LogFacts(log)).verdict == verdict
 
 
 def test_constant_propensity_of_unseen_actions() -> None:
     few = rng().integers(1000, size=4000)
-    assert constant_propensity(Case(log_of([0.001] * 4000, actions=few, n_actions=1000))).verdict == "ok"
+    assert constant_propensity(LogFacts(log_of([0.001] * 4000, actions=few, n_actions=1000))).verdict == "ok"
     # nobody said that there are 50 actions, and few of them are seen
     some = rng().integers(50, size=40)
-    assert constant_propensity(Case(log_of([0.02] * 40, actions=some))).verdict == "ok"
+    assert constant_propensity(LogFacts(log_of([0.02] * 40, actions=some))).verdict == "ok"
 
 
 def test_constant_propensity_with_fewer_eligible_is_impossible() -> None:
     mask = np.ones((300, 4), bool)
     mask[:150, 3] = False
     log = log_of([0.25] * 300, actions=np.arange(300) % 3, available=mask)
-    assert constant_propensity(Case(log)).verdict == "fail"
+    assert constant_propensity(LogFacts(log)).verdict == "fail"
 
 
 def test_nothing_explored() -> None:
@@ -198,13 +198,13 @@ def test_one_event_outweighs_all_others() -> None:
 
 def test_round_numbers_of_a_logger_are_no_fault() -> None:
     chosen = rng().choice([0.05, 0.1, 0.85], size=500)
-    assert rounded_propensities(Case(log_of(chosen))).verdict == "ok"
+    assert rounded_propensities(LogFacts(log_of(chosen))).verdict == "ok"
     drawn = np.maximum(0.01, rng().random(500).round(2))
-    finding = rounded_propensities(Case(log_of(drawn)))
+    finding = rounded_propensities(LogFacts(log_of(drawn)))
     assert finding.verdict == "warn"
     assert "at most 2 decimals; the smallest, 0.01, may be off by 50 %" in finding.message
     # rounding the sixth digit harms nobody
-    assert rounded_propensities(Case(log_of(np.maximum(0.01, rng().random(500)).round(6)))).verdict == "ok"
+    assert rounded_propensities(LogFacts(log_of(np.maximum(0.01, rng().random(500)).round(6)))).verdict == "ok"
 
 
 def test_limits_of_the_logger_itself_are_no_fault() -> None:
@@ -214,10 +214,10 @@ def test_limits_of_the_logger_itself_are_no_fault() -> None:
     table = 0.1 + 0.7 * np.stack([1 - sharp, sharp, np.zeros(3000)], axis=1)
     actions = (table.cumsum(axis=1) < own.random((3000, 1))).sum(axis=1)
     p = table[np.arange(3000), actions]
-    finding = clipped_propensities(Case(log_of(p, actions=actions)))
+    finding = clipped_propensities(LogFacts(log_of(p, actions=actions)))
     assert finding.verdict == "ok"
     assert "they add up, so the logger did so" in finding.message
-    capped = clipped_propensities(Case(log_of(np.minimum(p, 0.6), actions=actions)))
+    capped = clipped_propensities(LogFacts(log_of(np.minimum(p, 0.6), actions=actions)))
     assert capped.verdict == "fail"
     assert "exactly 0.6 and none is above" in capped.message
 
@@ -232,17 +232,17 @@ def test_estimates_are_called_so() -> None:
 
 def test_actions_too_rare_to_be_seen_are_no_fault() -> None:
     seen = rng().integers(999, size=3000)
-    ok = unsupported_actions(Case(log_of([0.001] * 3000, actions=seen, n_actions=1000)))
+    ok = unsupported_actions(LogFacts(log_of([0.001] * 3000, actions=seen, n_actions=1000)))
     assert ok.verdict == "ok"
     assert "too few events tell" in ok.message
-    never = unsupported_actions(Case(log_of([0.5] * 300, n_actions=9)))
+    never = unsupported_actions(LogFacts(log_of([0.5] * 300, n_actions=9)))
     assert never.verdict == "warn"
     assert never.message == "7 of 9 actions were never taken: 2, 3, 4, 5, 6 and 2 more"
 
 
 def test_actions_that_were_never_available_are_not_missed() -> None:
     mask = np.tile([True, True, False], (300, 1))
-    assert unsupported_actions(Case(log_of([0.5] * 300, available=mask))).verdict == "ok"
+    assert unsupported_actions(LogFacts(log_of([0.5] * 300, available=mask))).verdict == "ok"
 
 
 def test_predictions_only_look_back() -> None:
@@ -271,10 +271,10 @@ def test_recorded_probabilities_are_held_to_what_happened() -> None:
 
 
 def test_reward_range() -> None:
-    assert reward_range(Case(Log(None, [0, 1], [1, 1], [0.5, 0.5]))).verdict == "warn"
+    assert reward_range(LogFacts(Log(None, [0, 1], [1, 1], [0.5, 0.5]))).verdict == "warn"
     narrow = Log(None, [0, 1], [0.001, 0.002], [0.5, 0.5], reward_range=(0, 1))
-    assert reward_range(Case(narrow)).verdict == "warn"
-    assert reward_range(Case(Log(None, [0, 1], [0, 1], [0.5, 0.5], reward_range=(0, 1)))).verdict == "ok"
+    assert reward_range(LogFacts(narrow)).verdict == "warn"
+    assert reward_range(LogFacts(Log(None, [0, 1], [0, 1], [0.5, 0.5], reward_range=(0, 1)))).verdict == "ok"
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse", "actions"])
@@ -285,7 +285,7 @@ def test_leaks_are_found_in_every_layout(layout: str) -> None:
     contexts = own.normal(size=(1000, 3, 4) if layout == "actions" else (1000, 4))
     contexts[..., 2] = rewards[:, None] if layout == "actions" else rewards
     given: Any = scipy.sparse.csr_array(contexts) if layout == "sparse" else contexts
-    finding = reward_leak(Case(Log(given, actions, rewards, np.full(1000, 1 / 3))))
+    finding = reward_leak(LogFacts(Log(given, actions, rewards, np.full(1000, 1 / 3))))
     assert finding.verdict == "warn"
     assert "feature 2 tells the reward" in finding.message
 
@@ -294,7 +294,7 @@ def test_a_good_predictor_is_no_leak() -> None:
     own = rng()
     x = own.normal(size=(2000, 2))
     rewards = (own.random(2000) < 1 / (1 + np.exp(-6 * x[:, 0]))).astype(np.float64)
-    finding = reward_leak(Case(Log(x, own.integers(2, size=2000), rewards, np.full(2000, 0.5))))
+    finding = reward_leak(LogFacts(Log(x, own.integers(2, size=2000), rewards, np.full(2000, 0.5))))
     assert finding.verdict == "ok"
     assert finding.figure > 0.8
 

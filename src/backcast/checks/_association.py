@@ -15,7 +15,7 @@ from backcast.log import Log
 from backcast.propensities._choice_model import fit_choice_model
 
 if TYPE_CHECKING:
-    from backcast.checks.log import Case
+    from backcast.checks.log import LogFacts
 
 FEWEST = 200  # events from which a classifier is worth a try
 
@@ -73,16 +73,16 @@ def predict_actions(log: Log, order: IntArray) -> Prediction | None:
 
 def _stage(log: Log, past: IntArray, rows: IntArray) -> Prediction:
     training = log[_frequent(log, _some(past, FITTED))]
-    chances = fit_choice_model(training).chances(
+    eligible_counts = fit_choice_model(training).eligible_counts(
         log._contexts[rows], None if log._available is None else log._available[rows]
     )
     actions = log._actions[rows]
     taken = (np.arange(rows.size), actions)
     usual = np.bincount(training._actions, minlength=log.n_actions) / len(training)
-    own, best, top = chances[taken], chances.argmax(axis=1), chances.max(axis=1)
-    chances[np.arange(rows.size), best] = 0.0
-    close = (chances.max(axis=1) >= CLOSE * top).astype(np.float64)
-    second = close * (chances.argmax(axis=1) == actions)
+    own, best, top = eligible_counts[taken], eligible_counts.argmax(axis=1), eligible_counts.max(axis=1)
+    eligible_counts[np.arange(rows.size), best] = 0.0
+    close = (eligible_counts.max(axis=1) >= CLOSE * top).astype(np.float64)
+    second = close * (eligible_counts.argmax(axis=1) == actions)
     return Prediction(rows, own, top, (best == actions).astype(np.float64), usual[actions], close, second)
 
 
@@ -146,12 +146,12 @@ LARGE = (
 )
 
 
-def matching_actions(case: Case) -> Finding:
+def matching_actions(facts: LogFacts) -> Finding:
     """``E[q(a)/p]`` is at most 1 for predicted probabilities q, and 1 for the actions held likeliest."""
-    found = case.prediction
+    found = facts.prediction
     if found is None:
         return Finding("matching_actions", "ok", math.nan, "too few events to tell how actions were chosen")
-    p = case.log._propensities[found.rows]
+    p = facts.log._propensities[found.rows]
     predicted, likeliest = found.own / p, found.hit / p
     above = log_mean_exp(np.array([excess_evidence(predicted), excess_evidence(likeliest)]))
     largest = float(1 / p.min())

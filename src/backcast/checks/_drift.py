@@ -12,7 +12,7 @@ from backcast.checks._evidence import SURE
 from backcast.checks.findings import Finding, Verdict
 
 if TYPE_CHECKING:
-    from backcast.checks.log import Case
+    from backcast.checks.log import LogFacts
 
 
 def ranks(columns: FloatArray) -> FloatArray:
@@ -115,48 +115,48 @@ def segments_of(n: int) -> IntArray:
     return np.arange(n) * SEGMENTS // n
 
 
-def logger_drift(case: Case) -> Finding:
+def logger_drift(facts: LogFacts) -> Finding:
     """Actions and propensities are alike in all stretches of the log."""
-    found = [_action_drift(case), column_drift("propensities", case.log._propensities[case.order])]
-    return _verdict(case, "logger_drift", found, "actions and propensities")
+    found = [_action_drift(facts), column_drift("propensities", facts.log._propensities[facts.order])]
+    return _verdict(facts, "logger_drift", found, "actions and propensities")
 
 
-def reward_drift(case: Case) -> Finding:
+def reward_drift(facts: LogFacts) -> Finding:
     """Rewards are alike in all stretches of the log."""
-    rewards = case.log._rewards[case.order]
-    return _verdict(case, "reward_drift", [column_drift("rewards", rewards), _step("rewards", rewards)], "rewards")
+    rewards = facts.log._rewards[facts.order]
+    return _verdict(facts, "reward_drift", [column_drift("rewards", rewards), _step("rewards", rewards)], "rewards")
 
 
-def context_order(case: Case) -> Finding:
+def context_order(facts: LogFacts) -> Finding:
     """Contexts are alike in all stretches of the log, and do not depend on the one before."""
-    columns = [(name, column[case.order]) for name, column in case.context_columns(FEATURES)]
+    columns = [(name, column[facts.order]) for name, column in facts.context_columns(FEATURES)]
     found = [test for name, column in columns for test in (column_drift(name, column), _step(name, column))]
-    return _verdict(case, "context_order", found, "contexts")
+    return _verdict(facts, "context_order", found, "contexts")
 
 
-def _verdict(case: Case, name: str, found: list[Drift], what: str) -> Finding:
+def _verdict(facts: LogFacts, name: str, found: list[Drift], what: str) -> Finding:
     surest = max(found, default=Drift(0.0, 0.0, what))
-    if case.n < ENOUGH:
+    if facts.n < ENOUGH:
         return Finding(name, "ok", math.nan, "too few events to tell whether the log drifts")
     if surest.evidence - math.log(max(len(found), 1)) < SURE:
         return Finding(name, "ok", surest.share, f"{what} are alike along the log")
-    verdict: Verdict = "warn" if case.exchangeable else "ok"
-    return Finding(name, verdict, surest.share, surest.what, ORDERED if case.exchangeable else "")
+    verdict: Verdict = "warn" if facts.exchangeable else "ok"
+    return Finding(name, verdict, surest.share, surest.what, ORDERED if facts.exchangeable else "")
 
 
-def _action_drift(case: Case) -> Drift:
+def _action_drift(facts: LogFacts) -> Drift:
     """Chi-square of actions by stretches; actions too rare for its law are put together."""
-    rare = case.counts < ENOUGH
-    codes = np.where(rare, case.log.n_actions, np.arange(case.log.n_actions))[case.log._actions[case.order]]
+    rare = facts.counts < ENOUGH
+    codes = np.where(rare, facts.log.n_actions, np.arange(facts.log.n_actions))[facts.log._actions[facts.order]]
     kinds = np.unique(codes, return_inverse=True)[1]
     table = np.zeros((int(kinds.max()) + 1, SEGMENTS))
-    np.add.at(table, (kinds, segments_of(case.n)), 1.0)
+    np.add.at(table, (kinds, segments_of(facts.n)), 1.0)
     table = table[table.sum(axis=1) >= ENOUGH]
     if len(table) < 2:
         return Drift(0.0, 0.0, "actions")
     expected = table.sum(axis=1, keepdims=True) * table.sum(axis=0) / table.sum()
     statistic = float((np.square(table - expected) / expected).sum())
-    share = statistic / (case.n * (len(table) - 1))
+    share = statistic / (facts.n * (len(table) - 1))
     evidence = _chi_square(statistic, (len(table) - 1) * (SEGMENTS - 1))
     return Drift(evidence if share >= SHARE else 0.0, share, "actions are taken in other shares as the log goes on")
 

@@ -106,15 +106,15 @@ def balance_evidence(surplus: npt.ArrayLike, variance: npt.ArrayLike) -> npt.NDA
     return np.asarray(v * ((1 + u) * np.log1p(u) - u) - math.log(2))
 
 
-def hits_evidence(hits: float, chances: FloatArray) -> float:
+def hits_evidence(hits: float, eligible_counts: FloatArray) -> float:
     """Evidence that more of some independent chances came true than they should (Chernoff's bound, exact tilt).
 
     >>> round(hits_evidence(10, np.full(10, 0.5)), 6) == round(10 * math.log(2), 6)
     True
     """
-    if hits <= chances.sum():
+    if hits <= eligible_counts.sum():
         return 0.0
-    return max(float(hits * tilt - np.log1p(chances * math.expm1(tilt)).sum()) for tilt in TILTS)
+    return max(float(hits * tilt - np.log1p(eligible_counts * math.expm1(tilt)).sum()) for tilt in TILTS)
 
 
 def log_mean_exp(logs: FloatArray) -> float:

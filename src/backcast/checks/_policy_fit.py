@@ -15,7 +15,7 @@ from backcast.evaluators._weighted_events import weight_events
 from backcast.policies.base import LogPolicy, Policy, is_learning
 
 if TYPE_CHECKING:
-    from backcast.checks.log import Case
+    from backcast.checks.log import LogFacts
 
 SHOWN = 5
 
@@ -26,21 +26,23 @@ MUCH = 0.1  # of the policy's choices outside the log, or of all weight in one e
 GOOD, POOR, HOPELESS = 1_000.0, 100.0, 10.0  # effective sample sizes
 
 
-def fit_of(case: Case, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple[Finding, ...]]:
+def fit_of(facts: LogFacts, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple[Finding, ...]]:
     """How the log suits the policy, in figures and in findings."""
     if isinstance(policy, type) or not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
-    weights = np.concatenate([block.ratio for block in weight_events(EvaluationRequest(case.log, policy), model=False)])
-    findings = policy_support(case, weights), policy_overlap(case, weights)
+    weights = np.concatenate(
+        [block.ratio for block in weight_events(EvaluationRequest(facts.log, policy), model=False)]
+    )
+    findings = policy_support(facts, weights), policy_overlap(facts, weights)
     ready = worst([finding.verdict for finding in findings])
-    evaluator, reason = _evaluator(is_learning(policy), drifts or not case.exchangeable, weights, ready)
+    evaluator, reason = _evaluator(is_learning(policy), drifts or not facts.exchangeable, weights, ready)
     heaviest = np.argsort(-weights, kind="stable")[:SHOWN]
     fit = PolicyFit(
         policy=_name(policy),
         learning=is_learning(policy),
         effective_sample_size=effective_sample_size(weights),
         mean_weight=float(weights.mean()),
-        largest_weights=tuple((int(case.log._rows[k]), float(weights[k])) for k in heaviest),
+        largest_weights=tuple((int(facts.log._rows[k]), float(weights[k])) for k in heaviest),
         evaluator=evaluator,
         reason=reason,
     )
@@ -57,10 +59,10 @@ def effective_sample_size(weights: FloatArray) -> float:
     return total**2 / float(np.square(weights).sum()) if total > 0 else 0.0
 
 
-def policy_support(case: Case, weights: FloatArray) -> Finding:
+def policy_support(facts: LogFacts, weights: FloatArray) -> Finding:
     """The mean weight is 1 where the policy only does what the logger may do."""
     mean = float(weights.mean())
-    if shortfall_evidence(weights, float(case.n), max(float(weights.max()), 1.0)) < SURE:
+    if shortfall_evidence(weights, float(facts.n), max(float(weights.max()), 1.0)) < SURE:
         return Finding("policy_support", "ok", mean, f"the mean weight is {mean:.3g}")
     message = f"the mean weight is {mean:.3g}: {100 * (1 - mean):.0f} % of the policy's choices are not in the log"
     remedy = (
@@ -70,11 +72,11 @@ def policy_support(case: Case, weights: FloatArray) -> Finding:
     return Finding("policy_support", "fail" if 1 - mean > MUCH else "warn", mean, message, remedy)
 
 
-def policy_overlap(case: Case, weights: FloatArray) -> Finding:
+def policy_overlap(facts: LogFacts, weights: FloatArray) -> Finding:
     """The log is worth enough events to this policy, and no event speaks for all."""
     size = effective_sample_size(weights)
     share = float(weights.max() / max(float(weights.sum()), 1e-300))
-    message = f"the log is worth {size:,.0f} of its {case.n:,} events to this policy"
+    message = f"the log is worth {size:,.0f} of its {facts.n:,} events to this policy"
     remedy = "Collect more events, explore closer to the policy, or lean on a reward model (DR, ShrinkageDR)"
     verdict: Verdict = "ok"
     if size < POOR or share > MUCH:

@@ -14,7 +14,7 @@ from backcast.checks._evidence import SURE, hits_evidence
 from backcast.checks.findings import Finding
 
 if TYPE_CHECKING:
-    from backcast.checks.log import Case
+    from backcast.checks.log import LogFacts
 
 UNUSED = 0.01  # share of the declared range that rewards fill
 
@@ -31,28 +31,28 @@ FEWEST = 20  # events of the rarer reward from which a leak can be told
 KNOWN, KNOWN_BETWEEN_TWO = 0.99, 0.98
 
 
-def reward_range(case: Case) -> Finding:
+def reward_range(facts: LogFacts) -> Finding:
     """Rewards differ, and fill the range that was declared for them."""
-    low, high = float(case.log._rewards.min()), float(case.log._rewards.max())
+    low, high = float(facts.log._rewards.min()), float(facts.log._rewards.max())
     message = f"rewards lie between {low:.4g} and {high:.4g}"
-    if low == high and case.n > 1:
+    if low == high and facts.n > 1:
         return Finding("reward_range", "warn", low, f"every reward is {low:.4g}", "Is this the column of the reward?")
-    if case.log.reward_range is not None:
-        width = case.log.reward_range[1] - case.log.reward_range[0]
+    if facts.log.reward_range is not None:
+        width = facts.log.reward_range[1] - facts.log.reward_range[0]
         if high - low < UNUSED * width:
-            message += f", a hundredth of the declared range {case.log.reward_range} or less"
+            message += f", a hundredth of the declared range {facts.log.reward_range} or less"
             remedy = "Declare the range of the rewards as they are recorded: bounds are as wide as it is"
             return Finding("reward_range", "warn", high - low, message, remedy)
     return Finding("reward_range", "ok", high - low, message)
 
 
-def reward_scale(case: Case) -> Finding:
+def reward_scale(facts: LogFacts) -> Finding:
     """Rewards keep their unit along the log: their spread does not change by a factor."""
-    if case.n < ENOUGH:
+    if facts.n < ENOUGH:
         return Finding("reward_scale", "ok", math.nan, "too few events to tell whether rewards keep their scale")
-    rewards = case.log._rewards[case.order]
+    rewards = facts.log._rewards[facts.order]
     size = np.abs(rewards - np.median(rewards))
-    segments = segments_of(case.n)
+    segments = segments_of(facts.n)
     spread = np.bincount(segments, weights=size) / np.bincount(segments)
     ratio = float(spread.max() / spread.min()) if spread.min() > 0 else math.inf
     if ratio < TIMES or column_drift("spreads", size).evidence < SURE:
@@ -62,14 +62,14 @@ def reward_scale(case: Case) -> Finding:
     return Finding("reward_scale", "fail", ratio, message, remedy)
 
 
-def reward_leak(case: Case) -> Finding:
+def reward_leak(facts: LogFacts) -> Finding:
     """No feature of the context tells the reward that came afterwards."""
-    rows = np.arange(min(case.n, ROWS)) * case.n // min(case.n, ROWS)
-    rewards = case.log._rewards[rows]
+    rows = np.arange(min(facts.n, ROWS)) * facts.n // min(facts.n, ROWS)
+    rewards = facts.log._rewards[rows]
     values, often = np.unique(rewards, return_counts=True)
-    if case.log.n_features == 0 or rows.size - often.max() < FEWEST:
+    if facts.log.n_features == 0 or rows.size - often.max() < FEWEST:
         return Finding("reward_leak", "ok", math.nan, "too few features or different rewards to tell")
-    told = _told(case, rows, rewards)
+    told = _told(facts, rows, rewards)
     worst = int(told.argmax())
     if told[worst] < (KNOWN_BETWEEN_TWO if values.size == 2 else KNOWN):
         return Finding("reward_leak", "ok", float(told[worst]), "no feature tells the reward")
@@ -78,14 +78,14 @@ def reward_leak(case: Case) -> Finding:
     return Finding("reward_leak", "warn", float(told[worst]), message, remedy)
 
 
-def _told(case: Case, rows: IntArray, rewards: FloatArray) -> FloatArray:
+def _told(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:
     """How surely each feature tells the reward, from 0 to 1."""
-    contexts = case.log._contexts
+    contexts = facts.log._contexts
     if is_sparse(contexts):
         return _correlations(contexts[rows], rewards)
     table = np.asarray(contexts)
     # features of each action: those of the one taken
-    own = table[rows, case.log._actions[rows]] if table.ndim == 3 else table[rows]
+    own = table[rows, facts.log._actions[rows]] if table.ndim == 3 else table[rows]
     return association_with(own[:, :FEATURES], rewards)
 
 
@@ -105,36 +105,36 @@ def _correlations(matrix: Any, rewards: FloatArray) -> FloatArray:
 FEW, MANY = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
 
 
-def duplicates(case: Case) -> Finding:
+def duplicates(facts: LogFacts) -> Finding:
     """Of two events in a row with one context the second repeats the first's action with chance p, a copy for sure."""
-    hashes = context_hashes(case.log._contexts)
+    hashes = context_hashes(facts.log._contexts)
     order = np.argsort(hashes, kind="stable")
     first, second = order[:-1], order[1:]
     same = hashes[first] == hashes[second]
     first, second = first[same], second[same]
-    copies = float(_equal(case, first, second).sum())
-    chances = case.log._propensities[first]
-    share = _share(first.size, copies, chances) / case.n
-    if hits_evidence(copies, chances) < SURE or share < FEW:
+    copies = float(_equal(facts, first, second).sum())
+    eligible_counts = facts.log._propensities[first]
+    share = _share(first.size, copies, eligible_counts) / facts.n
+    if hits_evidence(copies, eligible_counts) < SURE or share < FEW:
         message = "no more events repeat another than chance explains"
         return Finding("duplicates", "ok", share, message)
     message = (
         f"{copies:,.0f} events repeat another of the same context in every column, where chance explains at most "
-        f"{math.ceil(float(chances.sum())):,}"
+        f"{math.ceil(float(eligible_counts.sum())):,}"
     )
     remedy = "Drop the copies: they make intervals too narrow, and a learning policy would see an event twice"
     return Finding("duplicates", "fail" if share >= MANY else "warn", share, message, remedy)
 
 
-def _share(pairs: int, copies: float, chances: FloatArray) -> float:
+def _share(pairs: int, copies: float, eligible_counts: FloatArray) -> float:
     """How many pairs are copies: those that differ stand for ``1/(1-p)`` honest ones each."""
-    differ = float((1 - chances).mean()) if pairs else 0.0
+    differ = float((1 - eligible_counts).mean()) if pairs else 0.0
     honest = (pairs - copies) / differ if differ > 0 else float(pairs)
     return max(0.0, pairs - honest)
 
 
-def _equal(case: Case, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> BoolArray:
-    log = case.log
+def _equal(facts: LogFacts, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> BoolArray:
+    log = facts.log
     equal = (
         (log._actions[first] == log._actions[second])
         & (log._rewards[first] == log._rewards[second])

@@ -30,7 +30,7 @@ from backcast.errors import OptionError
 from backcast.log import Log
 
 
-class Case:
+class LogFacts:
     """A log and what is known of it at a glance.
 
     Parameters
@@ -85,7 +85,7 @@ class Case:
         return np.asarray(self.log._available[:, self.seen].sum(axis=1), dtype=np.float64)
 
     @cached_property
-    def chances(self) -> FloatArray:
+    def eligible_counts(self) -> FloatArray:
         """Number of events at which each action was eligible."""
         if self.log._available is None:
             return np.full(self.log.n_actions, float(self.n))
@@ -122,7 +122,7 @@ class Case:
 MOST_EVENTS, MOST_BYTES = 10**6, 2**30  # of a stream: whichever is less
 
 
-CHECKS: tuple[Callable[[Case], Finding | None], ...] = (
+CHECKS: tuple[Callable[[LogFacts], Finding | None], ...] = (
     propensity_range,
     estimated_propensities,
     constant_propensity,
@@ -173,12 +173,12 @@ def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     'fail'
     """
     log, about = _looked_at(log)
-    case = Case(log, exchangeable=exchangeable)
-    findings = tuple(finding for test in CHECKS if (finding := test(case)) is not None)
+    facts = LogFacts(log, exchangeable=exchangeable)
+    findings = tuple(finding for test in CHECKS if (finding := test(facts)) is not None)
     if policy is None:
         return HealthReport(about, findings)
     drifts = any(finding.name in ("logger_drift", "context_order") and finding.remedy for finding in findings)
-    fit, more = fit_of(case, policy, drifts)
+    fit, more = fit_of(facts, policy, drifts)
     return HealthReport(about, findings + more, fit)
 
 
