@@ -27,9 +27,9 @@ from backcast.diagnostics import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
-from backcast.report._format import figure, joined, percent
-from backcast.report._grading import KNOWN, belief_in, bias_bound, grade_diagnostics
-from backcast.report._summary import findings_of, verdict
+from backcast.report._format import format_number, joined, percent
+from backcast.report._grading import KNOWN, bias_bound, grade, grade_diagnostics
+from backcast.report._summary import summarize, verdict
 from backcast.report.charts import (
     COLOURS,
     comparison_chart,
@@ -175,7 +175,7 @@ class TestWords:
         ],
     )
     def test_figures(self, value: Any, text: str) -> None:
-        assert figure(value) == text
+        assert format_number(value) == text
 
     def test_percentages_keep_three_digits(self) -> None:
         assert (percent(0.43124), percent(float("nan"))) == ("43.1 %", "–")
@@ -273,7 +273,7 @@ class TestFacts:
         ],
     )
     def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], words: str, reason: str | None) -> None:
-        belief = belief_in(make_estimate(diagnostics=replay_facts(**changes)))
+        belief = grade(make_estimate(diagnostics=replay_facts(**changes)))
         assert belief.words == words
         assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
 
@@ -293,7 +293,7 @@ class TestFacts:
     def test_replicated_evaluators_are_judged(
         self, facts: Any, changes: dict[str, Any], words: str, reason: str | None
     ) -> None:
-        belief = belief_in(make_estimate(diagnostics=facts(**changes)))
+        belief = grade(make_estimate(diagnostics=facts(**changes)))
         assert belief.words == words
         assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
 
@@ -335,7 +335,7 @@ class TestFacts:
             def to_dict(self) -> dict[str, Any]:
                 return {"events": 3, "own_figure": 0.5}
 
-        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
+        assert [(f.name, f.format_number) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
             "own figure",
             "0.5",
         )
@@ -343,48 +343,48 @@ class TestFacts:
 
 class TestVerdict:
     def test_one_policy(self) -> None:
-        words = verdict(findings_of(make_estimate()))
+        words = verdict(summarize(make_estimate()))
         assert words.startswith("LinUCB(alpha=0.3) would have earned 0.080 a round (95 % interval 0.070 to 0.090).")
 
     def test_intervals_apart(self) -> None:
-        words = verdict(findings_of({"a": make_estimate(0.05), "b": make_estimate(0.08)}))
+        words = verdict(summarize({"a": make_estimate(0.05), "b": make_estimate(0.08)}))
         assert "b has the highest estimate: 0.080" in words
         assert "the log tells them apart" in words
 
     def test_intervals_that_touch_settle_nothing(self) -> None:
-        words = verdict(findings_of({"a": make_estimate(0.07), "b": make_estimate(0.08), "c": make_estimate(0.075)}))
+        words = verdict(summarize({"a": make_estimate(0.07), "b": make_estimate(0.08), "c": make_estimate(0.075)}))
         assert "The intervals of c and a reach into its own" in words
         assert "does not settle" in words
 
     def test_two_estimands_are_not_set_side_by_side(self) -> None:
         other = Interval(0.01, 0.02, 0.95, "Theorem 2", "martingale", PROGRESSIVE_VALUE)
-        words = verdict(findings_of({"a": make_estimate(0.015, interval=other), "b": make_estimate()}))
+        words = verdict(summarize({"a": make_estimate(0.015, interval=other), "b": make_estimate()}))
         assert "different quantities" in words
 
     def test_no_interval_no_decision(self) -> None:
-        words = verdict(findings_of({"a": make_estimate(interval=None), "b": make_estimate(0.5)}))
+        words = verdict(summarize({"a": make_estimate(interval=None), "b": make_estimate(0.5)}))
         assert "does not settle which policy is better" in words
 
     @pytest.mark.parametrize(
         ("low", "words"), [(0.001, "tells them apart"), (-0.001, "difference to greedy may be zero")]
     )
     def test_paired_differences_decide_where_they_are_known(self, low: float, words: str) -> None:
-        assert words in verdict(findings_of(make_comparison(low)))
+        assert words in verdict(summarize(make_comparison(low)))
 
     def test_doubt_is_said(self) -> None:
-        words = verdict(findings_of(make_estimate(diagnostics=replay_facts(bias_mass=0.5))))
+        words = verdict(summarize(make_estimate(diagnostics=replay_facts(bias_mass=0.5))))
         assert "Do not rely on it (bias mass: acceptance could not follow the policy)." in words
 
 
 class TestFindings:
     def test_a_value_that_is_not_there_comes_last(self) -> None:
-        found = findings_of({"none": make_estimate(float("nan")), "some": make_estimate(0.1)})
+        found = summarize({"none": make_estimate(float("nan")), "some": make_estimate(0.1)})
         assert list(found.estimates) == ["some", "none"]
 
     @pytest.mark.parametrize("result", [{}, [], None, {"a": 1.0}])
     def test_what_is_no_estimate_is_refused(self, result: Any) -> None:
         with pytest.raises(OptionError, match="report"):
-            findings_of(result)
+            summarize(result)
 
     @pytest.mark.parametrize(
         ("name", "shown"),
@@ -393,7 +393,7 @@ class TestFindings:
     def test_characters_that_no_file_can_hold_or_that_turn_the_text_are_written_out(
         self, name: str, shown: str
     ) -> None:
-        assert findings_of({name: make_estimate()}).best == shown
+        assert summarize({name: make_estimate()}).best == shown
 
 
 def luminance(colour: str) -> float:
@@ -551,7 +551,7 @@ class TestPage:
         interval = Interval(0.01, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
         pair = Difference("b", bad, 0.01, 0.004, interval)
         estimates = {bad: make_estimate(0.07), "b": make_estimate(0.08)}
-        found = findings_of(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
+        found = summarize(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
         assert (found.differences[0].second, found.ranking[1][0]) == ("a\\x00", "a\\x00")
 
     def test_estimates_of_several_kinds_share_a_page(self) -> None:
@@ -573,7 +573,7 @@ class TestPage:
     @given(st.text(min_size=1))
     def test_any_label_comes_out_as_it_went_in(self, label: str) -> None:
         page = Page(report_html({label: make_estimate(curve=None)}))
-        assert findings_of({label: make_estimate()}).best in page.texts["th"]
+        assert summarize({label: make_estimate()}).best in page.texts["th"]
         assert page.count("script") == 3
 
 

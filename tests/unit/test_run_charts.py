@@ -10,7 +10,7 @@ import pytest
 
 import backcast as bc
 from backcast.replay_summary import ReplaySummary, weight_shares
-from backcast.report._summary import Findings, findings_of
+from backcast.report._summary import ResultSummary, summarize
 from backcast.report.html import action_table, health_of, health_rows, report_html, stretch_table, weight_table
 from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, REST, WEIGHT_CLASSES, action_shares, run_charts
 
@@ -47,9 +47,9 @@ def log() -> bc.Log:
     return bc.Log(None, actions, rewards=actions * 1.0, propensities=np.full(400, 0.5), reward_range=(0, 1))
 
 
-def findings(log: bc.Log, *names: str) -> Findings:
+def findings(log: bc.Log, *names: str) -> ResultSummary:
     estimate = bc.evaluate(log, bc.Uniform(), bc.IPS())
-    return findings_of(dict.fromkeys(names, estimate))
+    return summarize(dict.fromkeys(names, estimate))
 
 
 @pytest.mark.parametrize(
@@ -123,7 +123,7 @@ class TestHealth:
 
     def test_estimates_of_two_logs_have_no_one_health(self, log: bc.Log) -> None:
         other = bc.evaluate(log[:300], bc.Uniform(), bc.IPS())
-        assert health_of(findings_of({"a": bc.evaluate(log, bc.Uniform(), bc.IPS()), "b": other}), {}) is None
+        assert health_of(summarize({"a": bc.evaluate(log, bc.Uniform(), bc.IPS()), "b": other}), {}) is None
 
     def test_what_was_found_before_is_not_looked_for_again(self, log: bc.Log) -> None:
         known = bc.HealthReport("Log as examined", (bc.Finding("duplicates", "ok", 0.0, "none"),))

@@ -24,7 +24,7 @@ from backcast.diagnostics import (
     joined_diagnostics,
 )
 from backcast.estimate import joined_curve
-from backcast.report._grading import belief_in, grade_diagnostics
+from backcast.report._grading import grade, grade_diagnostics
 from tests.unit.test_resume import Counted, count, log_of_two
 
 LOG = log_of_two(600)
@@ -96,7 +96,7 @@ def test_curve_and_facts_are_the_segments_own() -> None:
     # each segment's remainder is too short for one more history, which is nothing to worry about
     [failed] = [fact for fact in grade_diagnostics(whole) if fact.name == "failed trajectories"]
     assert (failed.grade, failed.judgement) == ("good", "only the remainders of the segments")
-    assert "failed" not in " ".join(belief_in(whole).reasons)
+    assert "failed" not in " ".join(grade(whole).reasons)
 
 
 def test_weights_of_segments_are_those_of_the_log() -> None:

@@ -13,7 +13,7 @@ from backcast.cli.settings import Settings, Words
 from backcast.errors import BackcastError, OptionError, SourceError, printable
 from backcast.planning import Need, Plan, PlanAssumptions
 from backcast.planning import plan as make_plan
-from backcast.report._format import figure
+from backcast.report._format import format_number
 from backcast.report.charts import forest_chart
 from backcast.report.html import save_report
 from backcast.results import load_result
@@ -71,7 +71,7 @@ def print_plan(plan: Plan, *, quiet: bool) -> None:
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
-    rounds = "" if plan.horizon is None else f" over {figure(plan.horizon)} rounds"
+    rounds = "" if plan.horizon is None else f" over {format_number(plan.horizon)} rounds"
     title = (
         f"Events needed to tell policies apart{rounds}: {100 * plan.level:g} % intervals, power {100 * plan.power:g} %"
     )
@@ -96,13 +96,16 @@ def needs_table(plan: Plan) -> Table:
         table.add_column("perhaps", no_wrap=True)
     for need in plan.needs:
         table.add_row(
-            Text(printable(need.pair)), figure(need.difference), figure(need.events), *_perhaps(need)[:uncertain]
+            Text(printable(need.pair)),
+            format_number(need.difference),
+            format_number(need.events),
+            *_perhaps(need)[:uncertain],
         )
     return table
 
 
 def _perhaps(need: Need) -> list[str]:
-    return [f"{figure(need.low)} to {figure(need.high)}"]
+    return [f"{format_number(need.low)} to {format_number(need.high)}"]
 
 
 def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *, json: bool, quiet: bool) -> None:

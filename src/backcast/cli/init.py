@@ -20,7 +20,7 @@ from backcast.cli.output import print_json
 from backcast.errors import OptionError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Profile, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
-from backcast.report._format import figure
+from backcast.report._format import format_number
 
 VW_KINDS = ("vw", "dsjson", "cb", "adf")
 
@@ -53,7 +53,7 @@ class Draft:
     @property
     def title(self) -> str:
         """What the log is, in a line."""
-        events = "" if self.events is None else f"about {figure(self.events)} events, "
+        events = "" if self.events is None else f"about {format_number(self.events)} events, "
         reward = (
             "" if self.reward_seen is None else f", rewards from {self.reward_seen[0]:g} to {self.reward_seen[1]:g}"
         )
@@ -248,7 +248,7 @@ def _questions(draft: Draft) -> list[str]:
 
 
 def _bearable(draft: Draft) -> str:
-    events = "its" if draft.events is None else f"about {figure(draft.events)}"
+    events = "its" if draft.events is None else f"about {format_number(draft.events)}"
     return f"what {events} events bear with ease, by how rare their rarest actions are"
 
 

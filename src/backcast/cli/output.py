@@ -18,8 +18,8 @@ from backcast.cli.progress import say
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError, printable
 from backcast.estimate import Estimate
-from backcast.report._format import figure, joined
-from backcast.report._summary import Findings, findings_of, verdict
+from backcast.report._format import format_number, joined
+from backcast.report._summary import ResultSummary, summarize, verdict
 from backcast.report.html import health_of, remarks, replay_summaries_of
 from backcast.report.text import differences_table, estimates_table
 from backcast.results import result_document, save_result
@@ -76,7 +76,7 @@ def _row(finding: Finding) -> tuple[Any, ...]:
     found = printable(finding.message) + (f"\n→ {printable(finding.remedy)}" if finding.remedy else "")
     verdict = Text(finding.verdict, style=STYLES[finding.verdict])
     # Text, not markup: labels of the log may hold brackets
-    return verdict, finding.name.replace("_", " "), figure(float(finding.figure)), Text(found)
+    return verdict, finding.name.replace("_", " "), format_number(float(finding.format_number)), Text(found)
 
 
 def _verdict(report: HealthReport) -> str:
@@ -135,7 +135,7 @@ def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -
     if out is None and report is None:
         return
     result = _looked_at_once(result)
-    health = health_of(findings_of(result), replay_summaries_of(findings_of(result)))
+    health = health_of(summarize(result), replay_summaries_of(summarize(result)))
     problems: list[str] = []
     if out is not None:
         beside = {"about": about, "partial": partial, "health": health}
@@ -185,8 +185,10 @@ def _all_notes(result: Any) -> list[str]:
 
 
 def _title(about: dict[str, Any]) -> str:
-    earned = figure(about["average reward in the log"])
-    return f"{figure(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
+    earned = format_number(about["average reward in the log"])
+    return (
+        f"{format_number(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
+    )
 
 
 def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, quiet: bool) -> None:
@@ -194,7 +196,7 @@ def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, qui
     from rich.console import Console
 
     console = Console(highlight=False, soft_wrap=False)
-    findings = findings_of(result)
+    findings = summarize(result)
     console.print(printable(title), markup=False)
     console.print(estimates_table(findings))
     if findings.differences:
@@ -204,5 +206,5 @@ def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, qui
             console.print(printable(paragraph), markup=False)
 
 
-def _paragraphs(findings: Findings) -> list[str]:
+def _paragraphs(findings: ResultSummary) -> list[str]:
     return [verdict(findings), *(f"Note: {remark}" for remark in remarks(findings))]

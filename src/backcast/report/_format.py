@@ -18,10 +18,10 @@ ASSUMPTIONS = {
 }
 
 
-def figure(value: Any) -> str:
+def format_number(value: Any) -> str:
     """A number as a reader wants it: four digits, thousands apart, a dash where there is none.
 
-    >>> figure(0.081249), figure(12345), figure(float("nan")), figure(True)
+    >>> format_number(0.081249), format_number(12345), format_number(float("nan")), format_number(True)
     ('0.08125', '12,345', '–', 'yes')
     """
     if isinstance(value, bool):
@@ -79,7 +79,7 @@ def rounded_to(value: float, interval: Interval | None) -> str:
     """
     reach = 0.0 if interval is None else interval.half_width
     if not (math.isfinite(value) and math.isfinite(reach) and reach > 1e-9):
-        return figure(float(value))
+        return format_number(float(value))
     return f"{value:,.{max(0, 1 - math.floor(math.log10(reach)))}f}"
 
 
@@ -102,7 +102,7 @@ def estimand_words(estimate: Estimate) -> str:
     if estimand != POLICY_VALUE:
         # without its symbol: "V(pi): what the policy earns a round"
         return estimand.partition(": ")[2] or estimand
-    rounds = "" if estimate.horizon is None else f", over its first {figure(estimate.horizon)} rounds"
+    rounds = "" if estimate.horizon is None else f", over its first {format_number(estimate.horizon)} rounds"
     return f"the average reward a round that the policy earns{rounds}"
 
 

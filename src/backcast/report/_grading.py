@@ -9,7 +9,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 
 from backcast.diagnostics import ModelDiagnostics
 from backcast.estimate import Estimate
-from backcast.report._format import MISSING, figure, percent
+from backcast.report._format import MISSING, format_number, percent
 
 Grade: TypeAlias = Literal["", "good", "fair", "poor"]
 
@@ -32,18 +32,18 @@ class Judgement(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Fact:
+class GradedDiagnostic:
     """One diagnostic: its name, its figure, what it means, and what to think of this figure."""
 
     name: str
-    figure: str
+    format_number: str
     meaning: str
     grade: Grade = ""
     judgement: str = ""
 
 
 @dataclass(frozen=True)
-class Belief:
+class Reliability:
     """How far to believe an estimate: the worst grade of its facts, and the facts that gave it."""
 
     grade: Grade
@@ -147,7 +147,7 @@ class _Known(NamedTuple):
     name: str
     meaning: str
     judge: Callable[[Any], Judgement] | None = None
-    write: Callable[[Any], str] = figure
+    write: Callable[[Any], str] = format_number
 
 
 KNOWN = {
@@ -196,17 +196,17 @@ KNOWN = {
 }
 
 
-def grade_diagnostics(estimate: Estimate) -> list[Fact]:
+def grade_diagnostics(estimate: Estimate) -> list[GradedDiagnostic]:
     """Every diagnostic of an estimate; one that is not known here is shown without an explanation."""
     return [_fact(key, value, estimate) for key, value in estimate.diagnostics.to_dict().items()]
 
 
-def _fact(key: str, value: Any, estimate: Estimate) -> Fact:
+def _fact(key: str, value: Any, estimate: Estimate) -> GradedDiagnostic:
     known = KNOWN.get(key, _Known(key.replace("_", " "), ""))
     judged = Judgement("", "")
     if known.write(value) != MISSING:
         judged = _judged(key, value, estimate)
-    return Fact(known.name, known.write(value), known.meaning, judged.grade, judged.words)
+    return GradedDiagnostic(known.name, known.write(value), known.meaning, judged.grade, judged.words)
 
 
 def _judged(key: str, value: Any, estimate: Estimate) -> Judgement:
@@ -220,13 +220,13 @@ def _judged(key: str, value: Any, estimate: Estimate) -> Judgement:
     return judge(value) if judge else Judgement("", "")
 
 
-def belief_in(estimate: Estimate) -> Belief:
+def grade(estimate: Estimate) -> Reliability:
     """How far to believe an estimate, by its worst diagnostic."""
     facts = grade_diagnostics(estimate)
     if estimate.interval is None:
-        facts.append(Fact("interval", "", "", "fair", "none can honestly be given"))
+        facts.append(GradedDiagnostic("interval", "", "", "fair", "none can honestly be given"))
     if isinstance(estimate.diagnostics, ModelDiagnostics):
-        facts.append(Fact("reward model", "", "", "fair", "everything hangs on it"))
+        facts.append(GradedDiagnostic("reward model", "", "", "fair", "everything hangs on it"))
     worst = max((fact.grade for fact in facts), key=ORDER.index, default=ORDER[0])
     reasons = () if worst in ("", "good") else tuple(f"{f.name}: {f.judgement}" for f in facts if f.grade == worst)
-    return Belief(worst, BELIEFS[worst], reasons)
+    return Reliability(worst, BELIEFS[worst], reasons)

@@ -9,13 +9,13 @@ from typing import Any
 from backcast.errors import OptionError, printable
 from backcast.estimate import PROGRESSIVE_VALUE, Estimate, Interval
 from backcast.report._format import interval_words, joined, level_words, value_words
-from backcast.report._grading import belief_in
+from backcast.report._grading import grade
 
 # what no XML file may hold, and what turns the direction of the text around it
 
 
 @dataclass(frozen=True)
-class Findings:
+class ResultSummary:
     """Estimates by name, best first, with paired differences and chances of being best where they are known.
 
     A difference has ``first, second, value, std_error, interval``; ``ranking`` holds ``(name, probability)`` pairs;
@@ -33,16 +33,16 @@ class Findings:
         return next(iter(self.estimates))
 
 
-def findings_of(result: Any) -> Findings:
+def summarize(result: Any) -> ResultSummary:
     """An estimate, a mapping of names to estimates, or a comparison, as findings.
 
-    >>> findings_of({})
+    >>> summarize({})
     Traceback (most recent call last):
     ...
     backcast.errors.OptionError: there is no estimate to report; give an Estimate, a dict of them or a comparison
     """
     if isinstance(result, Estimate):
-        return Findings({printable(result.policy): result})
+        return ResultSummary({printable(result.policy): result})
     estimates = getattr(result, "estimates", result)
     if not isinstance(estimates, Mapping) or not estimates:
         raise OptionError("there is no estimate to report; give an Estimate, a dict of them or a comparison")
@@ -53,7 +53,7 @@ def findings_of(result: Any) -> Findings:
         printable(str(name)): estimates[name] for name in sorted(estimates, key=lambda n: _place(estimates[n]))
     }
     differences = [_renamed(difference) for difference in getattr(result, "differences", ())]
-    return Findings(
+    return ResultSummary(
         best_first,
         tuple(_in_order(differences, list(best_first))),
         tuple((printable(name), chance) for name, chance in getattr(result, "ranking", ())),
@@ -85,7 +85,7 @@ def _place(estimate: Estimate) -> float:
 UNSETTLED = "this log alone does not settle which is better"
 
 
-def verdict(findings: Findings) -> str:
+def verdict(findings: ResultSummary) -> str:
     """Who earns most, whether the log can tell, and how far to believe it."""
     best = findings.estimates[findings.best]
     rivals = len(findings.estimates) > 1
@@ -103,7 +103,7 @@ def _sureness(estimate: Estimate) -> str:
     return f" ({level_words(estimate.interval)} interval {interval_words(estimate.interval)})"
 
 
-def _standing(findings: Findings) -> str:
+def _standing(findings: ResultSummary) -> str:
     """Whether intervals, each taken by itself, keep the best apart from the others."""
     best = findings.estimates[findings.best].interval
     others = {name: e.interval for name, e in findings.estimates.items() if name != findings.best}
@@ -118,7 +118,7 @@ def _standing(findings: Findings) -> str:
     return f"The {_plural('interval', close)} of {joined(close)} {_reach(close)} into its own, so {UNSETTLED}."
 
 
-def _paired_standing(findings: Findings) -> str:
+def _paired_standing(findings: ResultSummary) -> str:
     """Whether differences keep the best apart from the others."""
     close = []
     for difference in findings.differences:
@@ -143,7 +143,7 @@ def _reach(names: list[str]) -> str:
 
 
 def _belief(estimate: Estimate) -> str:
-    belief = belief_in(estimate)
+    belief = grade(estimate)
     if belief.grade in ("", "good"):
         return "The diagnostics give no cause for doubt." if belief.grade else "The diagnostics were not judged."
     care = "Take it with care" if belief.grade == "fair" else "Do not rely on it"

@@ -14,8 +14,8 @@ import numpy as np
 
 from backcast.estimate import Estimate, LearningCurve
 from backcast.planning import Need, Plan
-from backcast.report._format import assumption_words, figure, interval_words, percent, rounded_to, value_words
-from backcast.report._summary import Findings, findings_of
+from backcast.report._format import assumption_words, format_number, interval_words, percent, rounded_to, value_words
+from backcast.report._summary import ResultSummary, summarize
 
 # Okabe and Ito's colours, and three more, all of middling lightness
 COLOURS = ("#0072b2", "#d55e00", "#00916a", "#c05d94", "#8a7400", "#7a6fd0", "#808080")
@@ -33,14 +33,14 @@ WIDTH = 640
 VISIBLE = "indexof(hidden, datum.policy) < 0"
 
 
-def scale_of(alt: Any, findings: Findings, steps: Sequence[Any], shown: Sequence[str] | None = None) -> Any:
+def scale_of(alt: Any, findings: ResultSummary, steps: Sequence[Any], shown: Sequence[str] | None = None) -> Any:
     """A step for each policy, the same in all charts; in the legend only those that are shown."""
     places = {name: steps[i % len(steps)] for i, name in enumerate(findings.estimates)}
     names = list(places) if shown is None else list(shown)
     return alt.Scale(domain=names, range=[places[name] for name in names])
 
 
-def colour_of(alt: Any, findings: Findings, shown: Sequence[str] | None = None, *, symbol: str = "stroke") -> Any:
+def colour_of(alt: Any, findings: ResultSummary, shown: Sequence[str] | None = None, *, symbol: str = "stroke") -> Any:
     """The colour of each policy, with a legend."""
     return alt.Color("policy:N", scale=scale_of(alt, findings, COLOURS, shown), legend=legend(alt, symbol))
 
@@ -106,7 +106,7 @@ def comparison_chart(result: Any) -> Any:
     """Values with their intervals, and below them the paired differences, where there are some."""
     import altair as alt
 
-    findings = findings_of(result)
+    findings = summarize(result)
     if not findings.differences:
         return forest_chart(findings)
     values, gaps = _forest(alt, findings), _differences(alt, findings)
@@ -118,17 +118,17 @@ def forest_chart(result: Any) -> Any:
     """A point and an interval for each policy, best first; takes an estimate, a dict of them or a comparison."""
     import altair as alt
 
-    return configured(_forest(alt, findings_of(result)))
+    return configured(_forest(alt, summarize(result)))
 
 
 def differences_chart(result: Any) -> Any:
     """A point and an interval for each paired difference, against a line at zero."""
     import altair as alt
 
-    return configured(_differences(alt, findings_of(result)))
+    return configured(_differences(alt, summarize(result)))
 
 
-def _forest(alt: Any, findings: Findings) -> Any:
+def _forest(alt: Any, findings: ResultSummary) -> Any:
     rows = [_forest_row(name, estimate) for name, estimate in findings.estimates.items()]
     colour = alt.Color("policy:N", scale=scale_of(alt, findings, COLOURS), legend=None)
     layers = _points_with_ends(alt, rows, "policy", VALUE_TITLE, colour)
@@ -136,7 +136,7 @@ def _forest(alt: Any, findings: Findings) -> Any:
     return _sized(alt.layer(*layers), len(rows), words)
 
 
-def _differences(alt: Any, findings: Findings) -> Any:
+def _differences(alt: Any, findings: ResultSummary) -> Any:
     rows = [_difference_row(difference) for difference in findings.differences]
     colour = alt.Color("sign:N", scale=alt.Scale(domain=["apart", "unsettled"], range=COLOURS[:2]), legend=None)
     layers = _points_with_ends(alt, rows, "difference", DIFFERENCE_TITLE, colour)
@@ -172,7 +172,7 @@ def curves_chart(result: Any) -> Any:
     """Learning curves with their bands; a click on the legend shows one policy alone."""
     import altair as alt
 
-    findings = findings_of(result)
+    findings = summarize(result)
     rows = [row for name, estimate in findings.estimates.items() for row in _curve_rows(name, estimate)]
     learning = [name for name, estimate in findings.estimates.items() if estimate.curve is not None]
     shown, hidden = shown_by_legend(alt)
@@ -231,15 +231,15 @@ def _curve_rows(name: str, estimate: Estimate) -> list[dict[str, Any]]:
             "estimate": plain(value),
             "low": plain(low),
             "high": plain(high),
-            "rounds": f"up to {figure(end)}",
-            "value": figure(value),
-            "band": f"{figure(low)} to {figure(high)}",
+            "rounds": f"up to {format_number(end)}",
+            "value": format_number(value),
+            "band": f"{format_number(low)} to {format_number(high)}",
         }
         for end, value, low, high in points
     ]
 
 
-def _in_words(findings: Findings) -> str:
+def _in_words(findings: ResultSummary) -> str:
     return "; ".join(
         f"{name}: {value_words(estimate)}, interval {interval_words(estimate.interval)}"
         for name, estimate in findings.estimates.items()
@@ -250,13 +250,13 @@ def _differences_in_words(rows: list[dict[str, Any]]) -> str:
     return "; ".join(f"{row['difference']}: {row['value']}, interval {row['interval']}" for row in rows)
 
 
-def _curves_in_words(findings: Findings) -> str:
+def _curves_in_words(findings: ResultSummary) -> str:
     return "; ".join(_curve_in_words(name, e.curve) for name, e in findings.estimates.items() if e.curve is not None)
 
 
 def _curve_in_words(name: str, curve: LearningCurve) -> str:
-    first, last = figure(float(curve.value[0])), figure(float(curve.value[-1]))
-    return f"{name}: from {first} to {last} by round {figure(int(curve.rounds[-1]))}"
+    first, last = format_number(float(curve.value[0])), format_number(float(curve.value[-1]))
+    return f"{name}: from {first} to {last} by round {format_number(int(curve.rounds[-1]))}"
 
 
 def _axis(alt: Any, field: str, title: str, *, vertical: bool = False) -> Any:
@@ -312,6 +312,6 @@ def _row(plan: Plan, need: Need, events: int) -> dict[str, Any]:
         "events": events,
         "power": power,
         "asked": events == need.events,
-        "length": f"{figure(events)} events",
+        "length": f"{format_number(events)} events",
         "chance": percent(power),
     }

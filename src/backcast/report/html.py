@@ -23,7 +23,7 @@ from backcast.report._format import (
     MISSING,
     assumption_words,
     estimand_words,
-    figure,
+    format_number,
     interval_words,
     joined,
     level_words,
@@ -31,8 +31,8 @@ from backcast.report._format import (
     rounded_to,
     value_words,
 )
-from backcast.report._grading import Fact, belief_in, bias_bound, grade_diagnostics
-from backcast.report._summary import Findings, findings_of, verdict
+from backcast.report._grading import GradedDiagnostic, bias_bound, grade, grade_diagnostics
+from backcast.report._summary import ResultSummary, summarize, verdict
 from backcast.report.charts import curves_chart, differences_chart, forest_chart
 from backcast.report.replay_charts import LOGGED, WEIGHT_CLASSES, action_shares, run_charts
 
@@ -48,7 +48,7 @@ EVERY = "all"
 CERTIFICATE = "bias certificate"
 
 
-def policy_rows(findings: Findings) -> list[dict[str, Any]]:
+def policy_rows(findings: ResultSummary) -> list[dict[str, Any]]:
     """One row a policy: value, interval with its fine print, belief."""
     chances = dict(findings.ranking)
     return [
@@ -57,7 +57,7 @@ def policy_rows(findings: Findings) -> list[dict[str, Any]]:
             "value": value_words(estimate),
             "interval": interval_words(estimate.interval),
             "fine_print": _fine_print(estimate),
-            "belief": asdict(belief_in(estimate)),
+            "belief": asdict(grade(estimate)),
             "chance": percent(chances[name]) if name in chances else "",
         }
         for name, estimate in findings.estimates.items()
@@ -71,13 +71,13 @@ def _fine_print(estimate: Estimate) -> str:
     return f"{level_words(interval)}, {interval.method}; {assumption_words(interval)}; about {estimand_words(estimate)}"
 
 
-def shared_fine_print(findings: Findings) -> str:
+def shared_fine_print(findings: ResultSummary) -> str:
     """The fine print of the intervals where all of them have the same, else nothing."""
     prints = {_fine_print(estimate) for estimate in findings.estimates.values()}
     return prints.pop() if len(prints) == 1 else ""
 
 
-def difference_rows(findings: Findings) -> list[dict[str, str]]:
+def difference_rows(findings: ResultSummary) -> list[dict[str, str]]:
     """One row a paired difference."""
     return [
         {
@@ -89,10 +89,15 @@ def difference_rows(findings: Findings) -> list[dict[str, str]]:
     ]
 
 
-def curve_points(findings: Findings) -> list[dict[str, str]]:
+def curve_points(findings: ResultSummary) -> list[dict[str, str]]:
     """One row a point of a learning curve."""
     return [
-        {"name": name, "round": figure(end), "value": figure(value), "band": f"{figure(low)} to {figure(high)}"}
+        {
+            "name": name,
+            "round": format_number(end),
+            "value": format_number(value),
+            "band": f"{format_number(low)} to {format_number(high)}",
+        }
         for name, estimate in findings.estimates.items()
         for end, value, low, high in _points(estimate)
     ]
@@ -106,10 +111,10 @@ def _points(estimate: Estimate) -> Iterator[tuple[int, float, float, float]]:
         )
 
 
-def fact_rows(findings: Findings) -> list[dict[str, Any]]:
+def fact_rows(findings: ResultSummary) -> list[dict[str, Any]]:
     """One row a diagnostic, one cell a policy; None where it does not apply to the evaluator."""
     columns = [{fact.name: fact for fact in grade_diagnostics(estimate)} for estimate in findings.estimates.values()]
-    kinds: dict[str, Fact] = {}
+    kinds: dict[str, GradedDiagnostic] = {}
     for column in columns:
         kinds |= {name: fact for name, fact in column.items() if name not in kinds}
     return [
@@ -118,7 +123,7 @@ def fact_rows(findings: Findings) -> list[dict[str, Any]]:
     ]
 
 
-def remarks(findings: Findings) -> list[str]:
+def remarks(findings: ResultSummary) -> list[str]:
     """What readers of the numbers must know, each sentence once, with the policies it is about."""
     about: dict[str, list[str]] = {note: list(findings.estimates) for note in findings.notes}
     for name, estimate in findings.estimates.items():
@@ -128,9 +133,9 @@ def remarks(findings: Findings) -> list[str]:
     return [note if len(names) == everyone else f"{joined(names)}: {note}" for note, names in about.items()]
 
 
-def setting_rows(findings: Findings, about: Mapping[str, object]) -> list[dict[str, str]]:
+def setting_rows(findings: ResultSummary, about: Mapping[str, object]) -> list[dict[str, str]]:
     """One row a setting that all policies share, else one for each policy."""
-    rows = [{"name": name, "policy": EVERY, "value": figure(value)} for name, value in about.items()]
+    rows = [{"name": name, "policy": EVERY, "value": format_number(value)} for name, value in about.items()]
     settings = {name: _settings(estimate) for name, estimate in findings.estimates.items()}
     for key in dict.fromkeys(key for own in settings.values() for key in own):
         values = {name: own.get(key, MISSING) for name, own in settings.items()}
@@ -140,12 +145,12 @@ def setting_rows(findings: Findings, about: Mapping[str, object]) -> list[dict[s
     return rows
 
 
-def certificate_rows(findings: Findings) -> list[dict[str, Any]]:
+def certificate_rows(findings: ResultSummary) -> list[dict[str, Any]]:
     """One row a policy: its bias certificate, the bias that this allows, and what to think of it."""
     rows = []
     for name, estimate in findings.estimates.items():
         judged = [fact for fact in grade_diagnostics(estimate) if fact.name == CERTIFICATE]
-        rows.append({"name": name, "fact": judged[0] if judged else None, "bias": figure(bias_bound(estimate))})
+        rows.append({"name": name, "fact": judged[0] if judged else None, "bias": format_number(bias_bound(estimate))})
     return rows
 
 
@@ -156,7 +161,7 @@ def _settings(estimate: Estimate) -> dict[str, str]:
 
 
 def _setting(value: Any) -> str:
-    return " to ".join(map(figure, value)) if isinstance(value, list | tuple) else figure(value)
+    return " to ".join(map(format_number, value)) if isinstance(value, list | tuple) else format_number(value)
 
 
 GRADES = {"ok": "good", "warn": "fair", "fail": "poor"}
@@ -169,13 +174,13 @@ WORDS = {
 }
 
 
-def replay_summaries_of(findings: Findings) -> dict[str, ReplaySummary]:
+def replay_summaries_of(findings: ResultSummary) -> dict[str, ReplaySummary]:
     """One run of each policy that has one to show."""
     looked = {name: estimate.replay_summary() for name, estimate in findings.estimates.items()}
     return {name: passage for name, passage in looked.items() if passage is not None}
 
 
-def health_of(findings: Findings, passages: Mapping[str, ReplaySummary]) -> HealthReport | None:
+def health_of(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> HealthReport | None:
     """What is wrong with the log, if all estimates are about the same one and it is at hand."""
     logs = {id(estimate._log): estimate._log for estimate in findings.estimates.values()}
     [log] = logs.values() if len(logs) == 1 else [None]
@@ -220,14 +225,14 @@ def _spoken(name: str) -> str:
 def stretch_table(passages: Mapping[str, ReplaySummary]) -> list[list[str]]:
     """Policy, events gone through, share accepted, multiplier."""
     return [
-        [name, figure(end), percent(float(passage.accepted[i])), _at(passage.multiplier, i)]
+        [name, format_number(end), percent(float(passage.accepted[i])), _at(passage.multiplier, i)]
         for name, passage in passages.items()
         for i, end in enumerate(passage.ends.tolist())
     ]
 
 
 def _at(column: Any, place: int) -> str:
-    return figure(float(column[place])) if column.size else MISSING
+    return format_number(float(column[place])) if column.size else MISSING
 
 
 def weight_table(passages: Mapping[str, ReplaySummary]) -> list[dict[str, Any]]:
@@ -235,8 +240,8 @@ def weight_table(passages: Mapping[str, ReplaySummary]) -> list[dict[str, Any]]:
     return [
         {
             "name": name,
-            "worth": f"{figure(round(own.weights.effective_sample_size))} of {figure(own.events)}",
-            "largest": figure(own.weights.largest),
+            "worth": f"{format_number(round(own.weights.effective_sample_size))} of {format_number(own.events)}",
+            "largest": format_number(own.weights.largest),
             "idle": percent(float(own.weights.shares[0])),
             "shares": ", ".join(
                 f"{kind}: {percent(share)}"
@@ -307,7 +312,7 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
     """The page of :func:`save_report` as text."""
     from markupsafe import Markup
 
-    findings = findings_of(result)
+    findings = summarize(result)
     passages = replay_summaries_of(findings)
     charts = _charts(findings, passages)
     bundle, script = _bundle(), _own("page.js")
@@ -326,7 +331,7 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
     )
 
 
-def _words(findings: Findings, about: Mapping[str, object]) -> dict[str, Any]:
+def _words(findings: ResultSummary, about: Mapping[str, object]) -> dict[str, Any]:
     """What the page says of the estimates."""
     return {
         "verdict": verdict(findings),
@@ -352,7 +357,7 @@ def _runs(passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     }
 
 
-def _charts(findings: Findings, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
+def _charts(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """Specifications of the charts, with the page's own paper behind them."""
     charts = {"forest": forest_chart(findings)}
     if findings.differences:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backcast.report._format import figure
-from backcast.report._summary import Findings, findings_of, verdict
+from backcast.report._format import format_number
+from backcast.report._summary import ResultSummary, summarize, verdict
 from backcast.report.charts import comparison_chart, estimate_chart
 from backcast.report.html import difference_rows, policy_rows, remarks
 
@@ -39,13 +39,13 @@ def mime_bundle(text: str, html: str, include: Iterable[str] | None, exclude: It
 
 def estimate_html(estimate: Estimate) -> str:
     """The verdict, the value with its interval, and the learning curve or the interval drawn."""
-    findings = findings_of(estimate)
+    findings = summarize(estimate)
     return _card(verdict(findings), _policies(findings), remarks(findings), estimate_chart(estimate))
 
 
 def comparison_html(comparison: Comparison) -> str:
     """The verdict, values and differences as tables, and both drawn."""
-    findings = findings_of(comparison)
+    findings = summarize(comparison)
     gaps = [[row["name"], row["value"], row["interval"]] for row in difference_rows(findings)]
     tables = f"{_policies(findings)}{_table(('Difference', 'Value', 'Interval'), gaps)}"
     return _card(verdict(findings), tables, remarks(findings), comparison_chart(findings))
@@ -55,7 +55,12 @@ def health_html(report: HealthReport) -> str:
     """The verdict and every finding, the worst first."""
     sound = [finding for finding in report.findings if finding.verdict == "ok"]
     rows = [
-        [f.verdict, f.name.replace("_", " "), figure(float(f.figure)), " ".join(filter(None, (f.message, f.remedy)))]
+        [
+            f.verdict,
+            f.name.replace("_", " "),
+            format_number(float(f.format_number)),
+            " ".join(filter(None, (f.message, f.remedy))),
+        ]
         for f in (*report.faults, *sound)
     ]
     fit = [] if report.policy is None else str(report.policy).splitlines()
@@ -63,7 +68,7 @@ def health_html(report: HealthReport) -> str:
     return _card(f"{report.about}: {report.verdict}", table, fit)
 
 
-def _policies(findings: Findings) -> str:
+def _policies(findings: ResultSummary) -> str:
     rows = [
         [row["name"], row["value"], row["interval"], row["belief"]["words"], row["chance"]]
         for row in policy_rows(findings)

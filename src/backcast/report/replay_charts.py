@@ -9,8 +9,8 @@ from typing import Any
 from backcast._arrays import FloatArray, IntArray
 from backcast.errors import printable
 from backcast.replay_summary import WEIGHT_EDGES, ReplaySummary
-from backcast.report._format import figure, percent
-from backcast.report._summary import Findings
+from backcast.report._format import format_number, percent
+from backcast.report._summary import ResultSummary
 from backcast.report.charts import (
     DASHES,
     MARKS,
@@ -45,7 +45,7 @@ WEIGHT_CLASSES = (
 )
 
 
-def run_charts(findings: Findings, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
+def run_charts(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
     """The charts that there is something to draw for, by name."""
     import altair as alt
 
@@ -70,12 +70,12 @@ def run_charts(findings: Findings, passages: Mapping[str, ReplaySummary]) -> dic
 
 
 def _lines(
-    alt: Any, findings: Findings, lines: Mapping[str, tuple[IntArray, FloatArray]], titles: tuple[str, str]
+    alt: Any, findings: ResultSummary, lines: Mapping[str, tuple[IntArray, FloatArray]], titles: tuple[str, str]
 ) -> Any:
     """One line a policy, from zero on: small is to look small."""
     across, up = titles
     rows = [
-        {"policy": name, "place": end, "height": plain(height), across: figure(end), up: figure(height)}
+        {"policy": name, "place": end, "height": plain(height), across: format_number(end), up: format_number(height)}
         for name, (ends, heights) in lines.items()
         for end, height in zip(ends.tolist(), heights.tolist(), strict=True)
     ]
@@ -94,10 +94,10 @@ def _lines(
 
 
 def _line_in_words(name: str, heights: FloatArray) -> str:
-    return f"{name}: from {figure(float(heights[0]))} to {figure(float(heights[-1]))}"
+    return f"{name}: from {format_number(float(heights[0]))} to {format_number(float(heights[-1]))}"
 
 
-def _weights(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
+def _weights(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
     """Share of events by class of weight; points and dashes, because bars of many policies hide each other."""
     rows = [
         {"policy": name, "weight": kind, "height": share, "share of events": percent(share)}
@@ -129,17 +129,17 @@ def _used_classes(passages: Mapping[str, ReplaySummary]) -> range:
 
 def _weights_in_words(passage: ReplaySummary) -> str:
     weights = passage.weights
-    return f"{percent(float(weights.shares[0]))} of the events weigh nothing, the largest weight is " + figure(
+    return f"{percent(float(weights.shares[0]))} of the events weigh nothing, the largest weight is " + format_number(
         weights.largest
     )
 
 
-def _shape(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
+def _shape(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
     scale = scale_of(alt, findings, MARKS, list(passages))
     return alt.WeightTransform("policy:N", scale=scale, legend=legend(alt, "point"))
 
 
-def _actions(alt: Any, findings: Findings, passages: Mapping[str, ReplaySummary]) -> Any:
+def _actions(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
     """The log's share of each action as a bar, each policy's as a point."""
     rows = list(action_shares(passages))
     order = list(dict.fromkeys(row["action"] for row in rows))

@@ -11,14 +11,14 @@ from backcast.estimate import Estimate
 from backcast.report._format import (
     assumption_words,
     estimand_words,
-    figure,
+    format_number,
     interval_words,
     level_words,
     percent,
     value_words,
 )
-from backcast.report._grading import belief_in
-from backcast.report._summary import findings_of
+from backcast.report._grading import grade
+from backcast.report._summary import summarize
 from backcast.report.html import difference_rows
 
 if TYPE_CHECKING:
@@ -88,7 +88,7 @@ def _interval(estimate: Estimate) -> str:
 def _method(estimate: Estimate) -> str:
     parts = [estimate.evaluator]
     if estimate.horizon is not None:
-        parts.append(f"horizon {figure(estimate.horizon)}")
+        parts.append(f"horizon {format_number(estimate.horizon)}")
     if "seed" in estimate.settings:
         parts.append(f"seed {estimate.settings['seed']}")
     return ", ".join(parts)
@@ -99,23 +99,27 @@ def _accepted(facts: dict[str, Any]) -> str:
     if "accepted" not in facts:
         return ""
     share = percent(facts["acceptance_rate"])
-    events = f"{figure(facts['accepted'])} of {figure(facts['events'])} events ({share})"
+    events = f"{format_number(facts['accepted'])} of {format_number(facts['events'])} events ({share})"
     if "trajectories_complete" not in facts:
         return events
-    complete, failed = figure(facts["trajectories_complete"]), figure(facts["trajectories_failed"])
+    complete, failed = format_number(facts["trajectories_complete"]), format_number(facts["trajectories_failed"])
     return f"{events}; {complete} trajectories complete, {failed} failed"
 
 
 def _runs(facts: dict[str, Any]) -> str:
     """How many simulated histories the answer rests on; empty for evaluators that make one pass."""
-    events, rounds = f"{figure(facts.get('events'))} events", f"{figure(facts.get('rounds'))} rounds"
+    events, rounds = f"{format_number(facts.get('events'))} events", f"{format_number(facts.get('rounds'))} rounds"
     if "parts" in facts:
-        parts = f"{figure(facts['parts'])} parts of a stream, {events} together"
-        return f"{figure(facts['passes_each'])} histories of {rounds} from each of {parts}"
+        parts = f"{format_number(facts['parts'])} parts of a stream, {events} together"
+        return f"{format_number(facts['passes_each'])} histories of {rounds} from each of {parts}"
     if "replicates" not in facts:
         return ""
-    whole = f"{figure(facts['passes'])} histories" if "passes" in facts else f"{figure(facts['permutations'])} orders"
-    subsets = f"; {figure(facts['replicates'])} on subsets" if facts["replicates"] else ""
+    whole = (
+        f"{format_number(facts['passes'])} histories"
+        if "passes" in facts
+        else f"{format_number(facts['permutations'])} orders"
+    )
+    subsets = f"; {format_number(facts['replicates'])} on subsets" if facts["replicates"] else ""
     return f"{whole} of {rounds} from {events}{subsets}"
 
 
@@ -123,29 +127,31 @@ def _errors(total: float, facts: dict[str, Any]) -> str:
     """Where the standard error comes from; empty where it is not told apart."""
     if "monte_carlo_error" not in facts:
         return ""
-    chance = f"Monte-Carlo {figure(facts['monte_carlo_error'])}"
+    chance = f"Monte-Carlo {format_number(facts['monte_carlo_error'])}"
     if math.isnan(facts["sampling_error"]):
         return f"{chance}; none from sampling, because no replicates were run"
-    return f"{figure(total)}: sampling {figure(facts['sampling_error'])}, {chance}"
+    return f"{format_number(total)}: sampling {format_number(facts['sampling_error'])}, {chance}"
 
 
 def _weights(facts: dict[str, Any]) -> str:
     """What the weights are worth; empty for evaluators without any."""
     if "effective_sample_size" not in facts:
         return ""
-    size = f"effective sample size {figure(facts['effective_sample_size'])} of {figure(facts['events'])} events"
-    return f"{size}; mean weight {figure(facts['mean_weight'])}, largest {figure(facts['largest_weight'])}"
+    size = f"effective sample size {format_number(facts['effective_sample_size'])} of {format_number(facts['events'])} events"
+    return (
+        f"{size}; mean weight {format_number(facts['mean_weight'])}, largest {format_number(facts['largest_weight'])}"
+    )
 
 
 def _bias(facts: dict[str, Any]) -> str:
     """The bias certificate; empty for evaluators without one."""
     if "bias_certificate" not in facts:
         return ""
-    return f"certificate {figure(facts['bias_certificate'])} (total variation from a live history, at most)"
+    return f"certificate {format_number(facts['bias_certificate'])} (total variation from a live history, at most)"
 
 
 def _belief(estimate: Estimate) -> str:
-    belief = belief_in(estimate)
+    belief = grade(estimate)
     return belief.words + (f" ({'; '.join(belief.reasons)})" if belief.reasons else "")
 
 
@@ -158,7 +164,7 @@ def estimates_table(result: Any) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    findings = findings_of(result)
+    findings = summarize(result)
     chances = dict(findings.ranking)
     accepting = any("acceptance_rate" in estimate.diagnostics.to_dict() for estimate in findings.estimates.values())
     table = Table(box=box.SIMPLE_HEAD)
@@ -171,7 +177,7 @@ def estimates_table(result: Any) -> Table:
         table.add_column("best", justify="right")
     table.add_column("belief", overflow="fold")
     for name, estimate in findings.estimates.items():
-        belief = belief_in(estimate)
+        belief = grade(estimate)
         # Text, not markup: a name such as "[red]" is shown as it is
         table.add_row(
             Text(printable(name)),
@@ -190,7 +196,7 @@ def differences_table(result: Any) -> Table:
     from rich.table import Table
     from rich.text import Text
 
-    findings = findings_of(result)
+    findings = summarize(result)
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("difference", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
