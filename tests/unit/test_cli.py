@@ -25,7 +25,7 @@ import backcast as bc
 from backcast.cli import main
 from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry, build
 from backcast.cli.progress import progress_bar
-from backcast.cli.run import Asked, warnings_in_one_line
+from backcast.cli.run import RunOptions, warnings_in_one_line
 from backcast.demo_data import ARTICLES, COLUMNS, FEATURES, news_log, write_news
 from backcast.errors import OptionError
 
@@ -564,16 +564,16 @@ class TestProgress:
     @pytest.mark.parametrize(
         ("asked", "learns", "passes"),
         [
-            (Asked(), True, 1),
-            (Asked("auto", {"horizon": 5}), True, 91),
-            (Asked("auto", {"horizon": 5}), False, 1),
-            (Asked("auto", {"horizon": 5, "exchangeable": False}), True, 1),
-            (Asked("auto", {"horizon": 5, "replicates": None}), True, 1),
-            (Asked(bc.ClockReplay(), {"replicates": 60}), True, 31),
-            (Asked(bc.DRns(), {"horizon": 5}), True, 1),
+            (RunOptions(), True, 1),
+            (RunOptions("auto", {"horizon": 5}), True, 91),
+            (RunOptions("auto", {"horizon": 5}), False, 1),
+            (RunOptions("auto", {"horizon": 5, "exchangeable": False}), True, 1),
+            (RunOptions("auto", {"horizon": 5, "replicates": None}), True, 1),
+            (RunOptions(bc.ClockReplay(), {"replicates": 60}), True, 31),
+            (RunOptions(bc.DRns(), {"horizon": 5}), True, 1),
         ],
     )
-    def test_replicates_make_a_longer_bar(self, asked: Asked, learns: bool, passes: int) -> None:
+    def test_replicates_make_a_longer_bar(self, asked: RunOptions, learns: bool, passes: int) -> None:
         assert asked.passes([bc.UCB1() if learns else bc.Uniform()]) == passes
 
 

@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 from backcast.cli import main
 from backcast.cli.init import toml_value
 from backcast.cli.options import KEYS
-from backcast.cli.settings import settled
+from backcast.cli.settings import merge_settings
 from backcast.errors import OptionError, SourceError
 
 REPLAY_RECORD = """
@@ -135,7 +135,7 @@ class TestSlips:
     def test_of_a_key(self, text: str, folder: Path) -> None:
         (folder / "bad.toml").write_text(text)
         with pytest.raises((OptionError, SourceError)) as told:
-            settled("bad.toml", {})
+            merge_settings("bad.toml", {})
         assert f"bad.toml: {BAD[text]}" in str(told.value)
 
     @pytest.mark.parametrize("text", WRONG)

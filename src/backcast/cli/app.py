@@ -12,7 +12,7 @@ from typing import Annotated
 import typer
 
 from backcast.cli import options as o
-from backcast.cli.settings import Words, command
+from backcast.cli.settings import CommandInput, command
 from backcast.errors import BackcastError
 
 INTERRUPTED, FAILED = 130, 1
@@ -85,9 +85,9 @@ def _usage(error: Exception) -> str:
 
 
 def _failed(message: str) -> int:
-    from backcast.cli.progress import say
+    from backcast.cli.progress import print_status
 
-    say(f"error: {message}")
+    print_status(f"error: {message}")
     return 2
 
 
@@ -158,7 +158,7 @@ EVALUATE_EXAMPLE = (
     (*BIG_LOG, *o.RUN, *o.WORK, *o.OUTPUT),
     epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml"),
 )
-def evaluate(words: Words) -> None:
+def evaluate(words: CommandInput) -> None:
     """Say what policies would have earned on a log."""
     from backcast.cli import run
     from backcast.cli.output import check_output_paths, deliver
@@ -189,7 +189,7 @@ PAIRED = tuple(option for option in o.RUN if option.key != "interval")
 @command(
     app, (*BIG_LOG, *PAIRED, *o.WORK, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml")
 )
-def compare(words: Words) -> None:
+def compare(words: CommandInput) -> None:
     """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
     from backcast.cli import run
     from backcast.cli.output import check_output_paths, deliver
@@ -224,7 +224,7 @@ OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log
     epilog=_epilog(CHECK_EXAMPLE, CHECK_CODES, "backcast check run.toml"),
     more={"policy": OnePolicy},
 )
-def check(words: Words, policy: str | None) -> None:
+def check(words: CommandInput, policy: str | None) -> None:
     """Look for what is wrong with a log, and say what to do about it."""
     from backcast.checks.log import check as examine
     from backcast.cli.output import print_health, print_json
@@ -265,7 +265,7 @@ Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart
     optional=True,
     more={"html": Chart, "png": Chart, "svg": Chart},
 )
-def plan(words: Words, html: str | None, png: str | None, svg: str | None) -> None:
+def plan(words: CommandInput, html: str | None, png: str | None, svg: str | None) -> None:
     """Say how many events it takes to tell two policies apart, from a pilot log or from assumptions."""
     from backcast.cli.commands import run_plan
 
@@ -309,7 +309,7 @@ def demo(
     if log is not None:
         write_log(log, quiet=quiet or json)
         return
-    words = Words(Settings({"report": report}), json, quiet)
+    words = CommandInput(Settings({"report": report}), json, quiet)
     check_output_paths(words.settings)
     found, about = run_demo(seed, quiet=words.silent)
     if deliver(found, about, words):

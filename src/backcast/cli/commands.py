@@ -7,9 +7,9 @@ from typing import TYPE_CHECKING, Any
 
 from backcast._files import check_writable
 from backcast.cli.output import check_output_paths, print_json, save_chart
-from backcast.cli.progress import say
-from backcast.cli.run import Asked, asked_from, facts_about, log_or_stream_of, policies_from, run_comparison
-from backcast.cli.settings import Settings, Words
+from backcast.cli.progress import print_status
+from backcast.cli.run import RunOptions, asked_from, facts_about, log_or_stream_of, policies_from, run_comparison
+from backcast.cli.settings import CommandInput, Settings
 from backcast.errors import BackcastError, OptionError, SourceError, printable
 from backcast.planning import Need, Plan, PlanAssumptions
 from backcast.planning import plan as make_plan
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from backcast.comparison import Comparison
 
 
-def run_plan(words: Words, charts: dict[str, str | None]) -> None:
+def run_plan(words: CommandInput, charts: dict[str, str | None]) -> None:
     """Plan from a pilot log or from assumptions, print the table, and draw what is wanted."""
     settings = words.settings
     for path in charts.values():
@@ -41,7 +41,7 @@ def run_plan(words: Words, charts: dict[str, str | None]) -> None:
         if path is not None:
             where = save_chart(found.plot(), path, kind)
             if not words.silent:
-                say(f"The chart is in {where}")
+                print_status(f"The chart is in {where}")
 
 
 def _differences(settings: Settings) -> list[Any]:
@@ -49,7 +49,7 @@ def _differences(settings: Settings) -> list[Any]:
     return settings.several("difference")
 
 
-def _pilot(words: Words) -> Any:
+def _pilot(words: CommandInput) -> Any:
     settings = words.settings
     asked, policies = asked_from(settings, paired=True), policies_from(settings, least=2)
     log = log_or_stream_of(settings, quiet=words.silent)
@@ -128,7 +128,7 @@ def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *,
         print_json({**written, "partial": saved.partial})
     elif not quiet:
         for kind, where in written.items():
-            say(f"The {'report' if kind == 'report' else 'chart'} is in {where}")
+            print_status(f"The {'report' if kind == 'report' else 'chart'} is in {where}")
 
 
 # some seconds on two cores; the policies are updated after every ten visitors
@@ -144,8 +144,8 @@ def write_log(path: str, *, quiet: bool) -> None:
 
     where = write_news(path, news_log())
     if not quiet:
-        say(f"The log is in {where}. Context: {', '.join(FEATURES)}.")
-        say("Action: article. Reward: clicked. Propensity: probability.")
+        print_status(f"The log is in {where}. Context: {', '.join(FEATURES)}.")
+        print_status("Action: article. Reward: clicked. Propensity: probability.")
 
 
 def run_demo(seed: int, *, quiet: bool) -> tuple[Comparison, dict[str, Any]]:
@@ -154,7 +154,9 @@ def run_demo(seed: int, *, quiet: bool) -> tuple[Comparison, dict[str, Any]]:
     from backcast.demo_data import news_log
 
     if not quiet:
-        say(f"A day of a news page, replayed: what would each policy have earned from its first {HORIZON} visitors?")
+        print_status(
+            f"A day of a news page, replayed: what would each policy have earned from its first {HORIZON} visitors?"
+        )
     log = news_log()
     policies = {
         # three of one kind: on a fresh machine every other kind costs some seconds of compilation
@@ -165,5 +167,5 @@ def run_demo(seed: int, *, quiet: bool) -> tuple[Comparison, dict[str, Any]]:
     }
     # the page's own system did not learn that day and visitors came as they like, so the order means nothing
     options = {"horizon": HORIZON, "replicates": REPLICATES, "exchangeable": True, "n_jobs": JOBS, "seed": seed}
-    found = run_comparison(log, policies, Asked("auto", options), quiet=quiet)
+    found = run_comparison(log, policies, RunOptions("auto", options), quiet=quiet)
     return found, facts_about(log, "embedded: a news page")

@@ -133,7 +133,7 @@ def build_from(kind: str, options: dict[str, Any], registry: Registry, folder: P
     if own.strip().isidentifier():
         return _called(_imported(module.strip(), own.strip(), folder), kind, options)
     raise OptionError(
-        f"there is no {registry.what} {module!r}{near(_name(module), registry.names)} "
+        f"there is no {registry.what} {module!r}{did_you_mean(_name(module), registry.names)} "
         f"Built in: {', '.join(registry.names)}; your own: {registry.own}"
     )
 
@@ -142,10 +142,10 @@ def _name(text: str) -> str:
     return text.strip().lower().replace("_", "-")
 
 
-def near(name: str, names: Iterable[str]) -> str:
+def did_you_mean(name: str, names: Iterable[str]) -> str:
     """A question after the nearest name, or the end of the sentence.
 
-    >>> near("alfa", ["alpha", "ridge"]), near("x", ["alpha"])
+    >>> did_you_mean("alfa", ["alpha", "ridge"]), did_you_mean("x", ["alpha"])
     ("; did you mean 'alpha'?", '.')
     """
     found = difflib.get_close_matches(name, list(names), n=1)
@@ -166,7 +166,7 @@ def _imported(module: str, name: str, folder: Path | None) -> Callable[..., Any]
     loaded = importlib.import_module(module)
     factory = getattr(loaded, name, None)
     if factory is None:
-        raise OptionError(f"module {module!r} has no {name!r}{near(name, vars(loaded))}")
+        raise OptionError(f"module {module!r} has no {name!r}{did_you_mean(name, vars(loaded))}")
     if not callable(factory):
         raise OptionError(f"{module}:{name} is a {type(factory).__name__}; give a function or class that makes one")
     return factory  # type: ignore[no-any-return]  # whatever the user wrote; it is called and judged by what it makes
@@ -188,7 +188,7 @@ def _called(factory: Callable[..., Any], name: str, options: dict[str, Any]) -> 
             _check_number(name, known[key], value)
         elif not takes_any:
             listed = f"Options: {', '.join(known)}" if known else "It takes none"
-            raise OptionError(f"{name} has no option {key!r}{near(key, known)} {listed}")
+            raise OptionError(f"{name} has no option {key!r}{did_you_mean(key, known)} {listed}")
     try:
         signature.bind(**options)
     except TypeError as problem:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 from backcast._files import atomic_write, check_writable
 from backcast._request import is_partial
-from backcast.cli.progress import say
+from backcast.cli.progress import print_status
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError, printable
 from backcast.estimate import Estimate
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from rich.table import Table
 
     from backcast.checks.findings import Finding, HealthReport
-    from backcast.cli.settings import Words
+    from backcast.cli.settings import CommandInput
     from backcast.comparison import Comparison
 
 
@@ -110,7 +110,7 @@ def check_output_paths(settings: Settings) -> None:
             check_writable(path, what)
 
 
-def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence[str] = ()) -> bool:
+def deliver(result: Any, about: dict[str, Any], words: CommandInput, left_out: Sequence[str] = ()) -> bool:
     """Print estimates by name or a comparison, write what is wanted, and say whether the result is only partial."""
     partial = bool(left_out) or is_partial(_all_notes(result))
     try:
@@ -121,7 +121,7 @@ def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence
             print_result(result, f"PARTIAL RESULT. {title}" if partial else title, quiet=words.quiet)
             sys.stdout.flush()
         if left_out:
-            say(f"stopped before {joined(left_out)}")
+            print_status(f"stopped before {joined(left_out)}")
     except OSError:
         # nobody reads what is printed, but the result may have taken long
         _write(result, about, words, partial=partial)
@@ -130,7 +130,7 @@ def deliver(result: Any, about: dict[str, Any], words: Words, left_out: Sequence
     return partial
 
 
-def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -> None:
+def _write(result: Any, about: dict[str, Any], words: CommandInput, *, partial: bool) -> None:
     out, report = words.settings.get("out"), words.settings.get("report")
     if out is None and report is None:
         return
@@ -148,7 +148,7 @@ def _write(result: Any, about: dict[str, Any], words: Words, *, partial: bool) -
         raise OptionError("; ".join(problems))
 
 
-def _tell(what: str, write: Callable[[], Path], words: Words, problems: list[str]) -> None:
+def _tell(what: str, write: Callable[[], Path], words: CommandInput, problems: list[str]) -> None:
     """Write one file and say where it is; one that cannot be written must not keep the next from being written."""
     try:
         where = write()
@@ -156,7 +156,7 @@ def _tell(what: str, write: Callable[[], Path], words: Words, problems: list[str
         problems.append(str(problem))
         return
     if not words.silent:
-        say(f"The {what} is in {where}")
+        print_status(f"The {what} is in {where}")
 
 
 def _saved_somewhere(result: Any, out: str, beside: dict[str, Any]) -> Path:

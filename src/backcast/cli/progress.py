@@ -124,6 +124,6 @@ def _speed_column() -> Any:
     return EventsPerSecond()
 
 
-def say(text: str) -> None:
+def print_status(text: str) -> None:
     """One line to the person at the terminal, beside the result."""
     print(printable(text), file=sys.stderr)

@@ -16,8 +16,8 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from, near
-from backcast.cli.progress import Bar, Stop, progress_bar, say, stopping
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from, did_you_mean
+from backcast.cli.progress import Bar, Stop, print_status, progress_bar, stopping
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError
 from backcast.io.limits import free_memory
@@ -44,7 +44,7 @@ class Engine:
 
     def __init__(self, name: str = "local", scheduler: str | None = None) -> None:
         if name not in ENGINES:
-            raise OptionError(f"there is no engine {name!r}{near(name, ENGINES)} Engines: {', '.join(ENGINES)}")
+            raise OptionError(f"there is no engine {name!r}{did_you_mean(name, ENGINES)} Engines: {', '.join(ENGINES)}")
         if name == "local" and scheduler is not None:
             raise OptionError("scheduler is given and the engine is local; say --engine dask or --engine ray")
         if name == "dask" and scheduler is None:
@@ -185,7 +185,7 @@ def _propensity(settings: Settings) -> str | float | None:
 
 
 @dataclass(frozen=True)
-class Asked:
+class RunOptions:
     """How policies are to be evaluated: an evaluator, and the options of ``evaluate`` or ``compare``."""
 
     evaluator: Any = "auto"
@@ -196,7 +196,7 @@ class Asked:
     def kept(self, name: str) -> Path | None:
         """Where finished work under this name is kept: a folder of its own in the checkpoint's.
 
-        >>> Asked(checkpoint=Path("kept")).kept("linucb:alpha=0.3")
+        >>> RunOptions(checkpoint=Path("kept")).kept("linucb:alpha=0.3")
         PosixPath('kept/linucb-alpha-0.3-4d1dee85')
         """
         if self.checkpoint is None:
@@ -222,7 +222,7 @@ class Asked:
         return WHOLE_PASSES + (replicates if isinstance(replicates, int) else USUAL_REPLICATES) // 4
 
 
-def asked_from(settings: Settings, *, paired: bool) -> Asked:
+def asked_from(settings: Settings, *, paired: bool) -> RunOptions:
     """What the settings ask of ``evaluate``, or of ``compare`` if paired; words are checked before a file is read."""
     text = settings.get("evaluator", "auto")
     evaluator = text if text == "auto" else build(text, EVALUATORS, settings.folder)
@@ -241,10 +241,12 @@ def asked_from(settings: Settings, *, paired: bool) -> Asked:
     }
     if not paired:
         words = settings.get("interval")
-        return Asked(evaluator, {**options, "interval": words and build(words, INTERVALS, settings.folder)}, **work)
+        return RunOptions(
+            evaluator, {**options, "interval": words and build(words, INTERVALS, settings.folder)}, **work
+        )
     if options["replicates"] is None:
         raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
-    return Asked(evaluator, options, **work)
+    return RunOptions(evaluator, options, **work)
 
 
 def policies_from(settings: Settings, least: int = 1) -> dict[str, Any]:
@@ -301,7 +303,7 @@ def make_replicates(given: str | int | None, default: str) -> int | str | None:
 
 
 def run_evaluations(
-    log: Log | LogStream, policies: Mapping[str, Any], asked: Asked, *, quiet: bool
+    log: Log | LogStream, policies: Mapping[str, Any], asked: RunOptions, *, quiet: bool
 ) -> dict[str, Estimate]:
     """An estimate for each policy, with a progress bar; of those that were begun, where somebody has enough."""
     import backcast as bc
@@ -320,7 +322,7 @@ def run_evaluations(
     return estimates
 
 
-def run_comparison(log: Log | LogStream, policies: Mapping[str, Any], asked: Asked, *, quiet: bool) -> Comparison:
+def run_comparison(log: Log | LogStream, policies: Mapping[str, Any], asked: RunOptions, *, quiet: bool) -> Comparison:
     """The policies compared, with a progress bar."""
     import backcast as bc
 
@@ -366,7 +368,7 @@ def warnings_in_one_line() -> Iterator[None]:
             as_ever(message, category, *rest)
         elif str(message) not in told:
             told.add(str(message))
-            say(f"warning: {str(message).replace('exchangeable=True', '--exchangeable')}")
+            print_status(f"warning: {str(message).replace('exchangeable=True', '--exchangeable')}")
 
     with warnings.catch_warnings():
         warnings.simplefilter("always", DriftWarning)
@@ -416,7 +418,7 @@ def log_or_stream_of(settings: Settings, *, quiet: bool) -> Log | LogStream:
     stream, free = _scanned(settings), free_memory()
     if wanted or (wanted is None and not _fits(stream, free)):
         if not wanted and not quiet:
-            say(f"{_sizes(stream, free)}; it is read in parts (--no-stream reads it whole)")
+            print_status(f"{_sizes(stream, free)}; it is read in parts (--no-stream reads it whole)")
         return stream.counted()
     return stream.read()
 

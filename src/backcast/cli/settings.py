@@ -14,7 +14,7 @@ from typing import Annotated, Any
 import typer
 
 from backcast._files import read_text
-from backcast.cli.objects import near
+from backcast.cli.objects import did_you_mean
 from backcast.cli.options import JSON, KEYS, QUIET, Option, annotated
 from backcast.errors import OptionError, SourceError
 
@@ -64,10 +64,10 @@ def is_run_file(target: str | None) -> bool:
     return target is not None and target.lower().endswith(".toml")
 
 
-def settled(target: str | None, given: Mapping[str, Any]) -> Settings:
+def merge_settings(target: str | None, given: Mapping[str, Any]) -> Settings:
     """What flags and the run file (or log) named first come to.
 
-    >>> settled("log.csv", {"action": "shown", "reward": None}).values
+    >>> merge_settings("log.csv", {"action": "shown", "reward": None}).values
     {'log': 'log.csv', 'action': 'shown'}
     """
     flags = {key: value for key, value in given.items() if value not in (None, [])}
@@ -100,7 +100,7 @@ def _check(path: str, key: str, value: Any) -> None:
         fits, words = KEYS[key].kind.fits(value), KEYS[key].kind.words
     else:
         raise OptionError(
-            f"{path}: there is no setting {key!r}{near(key, ['log', *KEYS])} Settings: log, {', '.join(KEYS)}"
+            f"{path}: there is no setting {key!r}{did_you_mean(key, ['log', *KEYS])} Settings: log, {', '.join(KEYS)}"
         )
     if not fits:
         raise OptionError(f"{path}: {key} is {value!r}; it must be {words}")
@@ -122,7 +122,7 @@ ARGUMENT = typer.Argument(
 
 
 @dataclass(frozen=True)
-class Words:
+class CommandInput:
     """What a command was told."""
 
     settings: Settings
@@ -145,15 +145,15 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that takes a log or a run file and these options.
 
-    The function gets :class:`Words`, and what ``more`` adds by name: options of this command that no run file has.
+    The function gets :class:`CommandInput`, and what ``more`` adds by name: options of this command that no run file has.
     """
     keys = [option.key for option in options]
     extra = dict(more or {})
 
     def register(function: Callable[..., None]) -> Callable[..., None]:
         def run(**told: Any) -> None:
-            settings = settled(told.pop("target"), {key: told.pop(key) for key in keys})
-            function(Words(settings, told.pop("json"), told.pop("quiet")), **told)
+            settings = merge_settings(told.pop("target"), {key: told.pop(key) for key in keys})
+            function(CommandInput(settings, told.pop("json"), told.pop("quiet")), **told)
 
         target = (Annotated[str | None, ARGUMENT], None) if optional else (Annotated[str, ARGUMENT], NEEDED)
         kinds: dict[str, tuple[Any, Any]] = {"target": target}
