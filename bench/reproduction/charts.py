@@ -25,7 +25,7 @@ def error_chart(scores: list[Score], paper: dict[str, float], title: str) -> Any
     color = alt.Color("source:N", scale=alt.Scale(domain=[OURS, THEIRS], range=["#4c57af", "#d95f02"]), title=None)
     base = alt.Chart(alt.Data(values=rows)).encode(y=alt.Y("evaluator:N", sort=order, title=None), color=color)
     axis = alt.X("rmse:Q", title="root mean squared error", scale=alt.Scale(zero=True))
-    points = base.mark_point(filled=True, size=70).encode(x=axis, shape=alt.WeightTransform("source:N", title=None))
+    points = base.mark_point(filled=True, size=70).encode(x=axis, shape=alt.Shape("source:N", title=None))
     bars = base.mark_rule().encode(x=alt.X("low:Q"), x2="high:Q")
     return (bars + points).properties(title=title, width=460, height=26 * len(order))
 

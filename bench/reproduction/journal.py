@@ -15,8 +15,8 @@ __all__ = ["Journal", "Plan", "Watch", "work_through"]
 Watch = Callable[[Iterable[Any], str, int], Iterable[Any]]
 
 
-def _unwatched(slices: Iterable[Any], name: str, total: int) -> Iterable[Any]:
-    return slices
+def _unwatched(pieces: Iterable[Any], name: str, total: int) -> Iterable[Any]:
+    return pieces
 
 
 @dataclass(frozen=True)
@@ -102,13 +102,13 @@ def _parsed(line: str) -> dict[str, Any] | None:
     return parsed
 
 
-def work_through(plan: Plan, journal: Journal, count: int, file_slice: Callable[..., Any], *shared: Any) -> list[Any]:
-    """Results of ``file_slice(*shared, number)`` for each number below ``count``; only those not in the journal are done."""
+def work_through(plan: Plan, journal: Journal, count: int, piece: Callable[..., Any], *shared: Any) -> list[Any]:
+    """Results of ``piece(*shared, number)`` for each number below ``count``; only those not in the journal are done."""
     from joblib import Parallel, delayed
 
     done = journal.read()
     missing = [number for number in range(count) if number not in done]
-    calls = (delayed(_numbered)(file_slice, shared, number) for number in missing)
+    calls = (delayed(_numbered)(piece, shared, number) for number in missing)
     results = Parallel(n_jobs=plan.jobs, return_as="generator_unordered")(calls) if missing else ()
     for number, result in plan.watch(results, journal.path.stem, len(missing)):
         journal.add(number, result)
@@ -116,8 +116,8 @@ def work_through(plan: Plan, journal: Journal, count: int, file_slice: Callable[
     return [done[number] for number in range(count)]
 
 
-def _numbered(file_slice: Callable[..., Any], shared: tuple[Any, ...], number: int) -> tuple[int, Any]:
+def _numbered(piece: Callable[..., Any], shared: tuple[Any, ...], number: int) -> tuple[int, Any]:
     from threadpoolctl import threadpool_limits
 
     with threadpool_limits(1):
-        return number, file_slice(*shared, number)
+        return number, piece(*shared, number)

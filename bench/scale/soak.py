@@ -105,7 +105,7 @@ def kinds(folder: Path, *, processes: bool) -> tuple[list[Kind], Kind]:
 
 
 def sample() -> Sample:
-    gc.build_log()
+    gc.collect()
     return Sample(process.resident(), process.threads(), process.open_files(), mapped_files())
 
 

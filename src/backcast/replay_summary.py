@@ -113,14 +113,14 @@ def has_replay(evaluator: Any, request: EvaluationRequest) -> bool:
     """Whether there is one pass to show: of a log in memory, by an evaluator of histories or of a fixed policy."""
     if not request.in_memory or getattr(evaluator, "q", None) == "auto":
         return False
-    return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "prepared") or not is_learning(request.policy)
+    return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "plan_replay") or not is_learning(request.policy)
 
 
 def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
     """One pass of the evaluator: the very first one where it makes many."""
     if isinstance(evaluator, ClockReplay):
         return _summarize_clock_replay(evaluator, request)
-    if hasattr(evaluator, "prepared"):
+    if hasattr(evaluator, "plan_replay"):
         return _summarize_replay(evaluator, request)
     return _summarize_fixed(request)
 

@@ -138,7 +138,7 @@ def trace(
     if hasattr(evaluator, "trace"):
         traced: Trace | ClockTrace = evaluator.trace(log, policy, table, draws, horizon, streams.policy)
         return traced
-    if not hasattr(evaluator, "prepared"):
+    if not hasattr(evaluator, "plan_replay"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
     request, schedule = evaluator.plan_replay(EvaluationRequest(log, policy, horizon=horizon, seed=seed))
     if uniforms is None:

@@ -66,7 +66,7 @@ def test_a_reader_left_early_stops_and_has_made_few_too_many(length: int, waitin
     for _, _ in zip(range(taken), items, strict=False):
         pass
     del items
-    gc.build_log()
+    gc.collect()
     assert made.count <= min(taken, length) + waiting
     assert reading_threads() == 0
 

@@ -125,7 +125,7 @@ def test_report_in_words_and_in_figures() -> None:
 
 def test_findings_are_found_by_name() -> None:
     report = HealthReport("a log", (Finding("order", "warn", 1.0, "m", "r"),))
-    assert report["order"].format_number == 1.0
+    assert report["order"].figure == 1.0
     with pytest.raises(OptionError, match="there is no finding 'odor'; there are order"):
         report["odor"]
 
@@ -296,7 +296,7 @@ def test_a_good_predictor_is_no_leak() -> None:
     rewards = (own.random(2000) < 1 / (1 + np.exp(-6 * x[:, 0]))).astype(np.float64)
     finding = reward_leak(LogFacts(Log(x, own.integers(2, size=2000), rewards, np.full(2000, 0.5))))
     assert finding.verdict == "ok"
-    assert finding.format_number > 0.8
+    assert finding.figure > 0.8
 
 
 def test_association_is_of_order_only() -> None:
@@ -358,7 +358,7 @@ def test_choices_that_are_not_in_the_log() -> None:
     log = log_of([0.5] * 2000, n_actions=4)
     half = check(log, Fixed([0.25, 0.25, 0.5, 0.0]))
     assert half["policy_support"].verdict == "fail"
-    assert half["policy_support"].format_number == pytest.approx(0.5)
+    assert half["policy_support"].figure == pytest.approx(0.5)
     assert half.policy is not None
     assert half.policy.evaluator == "DM()"
     little = check(log, Fixed([0.55, 0.4, 0.05, 0.0]))

@@ -28,19 +28,19 @@ PROMISED = {
         BaselineIPS CAB CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay RewardQuantile
         SNDR SNIPS ShrinkageDR SubGaussian SwitchDR WC
     """,
-    "assumptions": "Assumed",
+    "assumptions": "PlanAssumptions",
     "acceptance rules": "Budget Quantile WorstCase",
     "intervals": """
         Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife Hoeffding Normal
         Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Passage Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate RewardDistribution Saved Trace
+        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve ReplaySummary Plan PolicyFit
+        PropensityDiagnostics PropensityEstimate RewardDistribution SavedResult Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
-        BackcastError ColumnError DriftWarning Enough EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
+        BackcastError ColumnError DriftWarning StopEvaluation EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
         NeedsUniformLog OptionError PolicyError SourceError WorkError
     """,
     "modules": "checks environments evaluators intervals io policies propensities reward_models",

@@ -335,7 +335,7 @@ class TestFacts:
             def to_dict(self) -> dict[str, Any]:
                 return {"events": 3, "own_figure": 0.5}
 
-        assert [(f.name, f.format_number) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
+        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
             "own figure",
             "0.5",
         )

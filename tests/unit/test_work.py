@@ -186,8 +186,8 @@ class TestLaid:
 
 def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
     program = (
-        "import os, signal, numpy as np; from backcast._parallel.shared_file import Laid\n"
-        "laid = Laid((np.ones(10),)); print(laid.place.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "import os, signal, numpy as np; from backcast._parallel.shared_file import SharedFile\n"
+        "laid = SharedFile((np.ones(10),)); print(laid.place.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "JOBLIB_TEMP_FOLDER": str(tmp_path)}
     killed = subprocess.run(

@@ -48,7 +48,7 @@ class Checkpoint:
     >>> kept = open_checkpoint(tempfile.mkdtemp(), {"seed": "0"})
     >>> kept.put("pass-0", [0.5])
     >>> kept.get("pass-0")
-    Found(value=[0.5])
+    Stored(value=[0.5])
     >>> kept.get("pass-1") is None, kept.within("other").get("pass-0") is None
     (True, True)
     """

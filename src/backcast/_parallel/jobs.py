@@ -84,7 +84,7 @@ def run_jobs(
     ``kinds`` are the NamedTuples and dataclasses in the results, which a checkpoint must know.
 
     >>> run_jobs(pow, SharedArguments(2), [Job(("power", n), (n,), events=1) for n in (3, 4)], Execution())
-    Finished(results=[8, 16], stopped=False)
+    JobResults(results=[8, 16], stopped=False)
     """
     from threadpoolctl import threadpool_limits
 

@@ -73,16 +73,16 @@ def predict_actions(log: Log, order: IntArray) -> Prediction | None:
 
 def _stage(log: Log, past: IntArray, rows: IntArray) -> Prediction:
     training = log[_frequent(log, _some(past, FITTED))]
-    eligible_counts = fit_choice_model(training).eligible_counts(
+    chances = fit_choice_model(training).chances(
         log._contexts[rows], None if log._available is None else log._available[rows]
     )
     actions = log._actions[rows]
     taken = (np.arange(rows.size), actions)
     usual = np.bincount(training._actions, minlength=log.n_actions) / len(training)
-    own, best, top = eligible_counts[taken], eligible_counts.argmax(axis=1), eligible_counts.max(axis=1)
-    eligible_counts[np.arange(rows.size), best] = 0.0
-    close = (eligible_counts.max(axis=1) >= CLOSE * top).astype(np.float64)
-    second = close * (eligible_counts.argmax(axis=1) == actions)
+    own, best, top = chances[taken], chances.argmax(axis=1), chances.max(axis=1)
+    chances[np.arange(rows.size), best] = 0.0
+    close = (chances.max(axis=1) >= CLOSE * top).astype(np.float64)
+    second = close * (chances.argmax(axis=1) == actions)
     return Prediction(rows, own, top, (best == actions).astype(np.float64), usual[actions], close, second)
 
 

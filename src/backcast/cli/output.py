@@ -76,7 +76,7 @@ def _row(finding: Finding) -> tuple[Any, ...]:
     found = printable(finding.message) + (f"\n→ {printable(finding.remedy)}" if finding.remedy else "")
     verdict = Text(finding.verdict, style=STYLES[finding.verdict])
     # Text, not markup: labels of the log may hold brackets
-    return verdict, finding.name.replace("_", " "), format_number(float(finding.format_number)), Text(found)
+    return verdict, finding.name.replace("_", " "), format_number(float(finding.figure)), Text(found)
 
 
 def _verdict(report: HealthReport) -> str:

@@ -145,7 +145,7 @@ def command(
 ) -> Callable[[Callable[..., None]], Callable[..., None]]:
     """Make a function a command that takes a log or a run file and these options.
 
-    The function gets :class:`CommandInput`, and what ``more`` adds by name: options of this command that no run file has.
+    The function gets :class:`CommandInput`, and by name what ``more`` adds: options that no run file has.
     """
     keys = [option.key for option in options]
     extra = dict(more or {})

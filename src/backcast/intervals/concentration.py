@@ -36,7 +36,8 @@ class Hoeffding:
     --------
     >>> from dataclasses import replace
     >>> from backcast.intervals._sample import sample_from_values
-    >>> sample = replace(sample_from_values(*[0.5] * 200), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
+    >>> ranges = {"reward_range": (0, 1), "base_range": (0, 0), "residual_range": (0, 1)}
+    >>> sample = replace(sample_from_values(*[0.5] * 200), **ranges)
     >>> print(Hoeffding(largest_weight=1.0).interval(sample, level=1 - 2 / math.e))
     [0.45, 0.55] (26.4241 % Hoeffding)
 
@@ -82,7 +83,8 @@ class EmpiricalBernstein:
     --------
     >>> from dataclasses import replace
     >>> from backcast.intervals._sample import sample_from_values
-    >>> sample = replace(sample_from_values(*[0.5] * 701), reward_range=(0, 1), base_range=(0, 0), residual_range=(0, 1))
+    >>> ranges = {"reward_range": (0, 1), "base_range": (0, 0), "residual_range": (0, 1)}
+    >>> sample = replace(sample_from_values(*[0.5] * 701), **ranges)
     >>> print(EmpiricalBernstein(largest_weight=1.0).interval(sample, level=1 - 4 / math.e**3))
     [0.49, 0.51] (80.0852 % empirical Bernstein)
 

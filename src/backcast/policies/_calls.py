@@ -200,8 +200,9 @@ def update_policy(policy: Any, lesson: TrainingBatch) -> None:
     except BackcastError:
         raise
     except Exception as problem:
+        rows = lesson.rows[:5].tolist()
         raise PolicyError(
-            f"{policy_name(policy)}.learn failed on rows {lesson.rows[:5].tolist()}: {type(problem).__name__}: {problem}"
+            f"{policy_name(policy)}.learn failed on rows {rows}: {type(problem).__name__}: {problem}"
         ) from problem
 
 

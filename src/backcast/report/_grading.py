@@ -36,7 +36,7 @@ class GradedDiagnostic:
     """One diagnostic: its name, its figure, what it means, and what to think of this figure."""
 
     name: str
-    format_number: str
+    figure: str
     meaning: str
     grade: Grade = ""
     judgement: str = ""

@@ -58,7 +58,7 @@ def health_html(report: HealthReport) -> str:
         [
             f.verdict,
             f.name.replace("_", " "),
-            format_number(float(f.format_number)),
+            format_number(float(f.figure)),
             " ".join(filter(None, (f.message, f.remedy))),
         ]
         for f in (*report.faults, *sound)

@@ -136,7 +136,7 @@ def _weights_in_words(passage: ReplaySummary) -> str:
 
 def _shape(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
     scale = scale_of(alt, findings, MARKS, list(passages))
-    return alt.WeightTransform("policy:N", scale=scale, legend=legend(alt, "point"))
+    return alt.Shape("policy:N", scale=scale, legend=legend(alt, "point"))
 
 
 def _actions(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:

@@ -137,7 +137,8 @@ def _weights(facts: dict[str, Any]) -> str:
     """What the weights are worth; empty for evaluators without any."""
     if "effective_sample_size" not in facts:
         return ""
-    size = f"effective sample size {format_number(facts['effective_sample_size'])} of {format_number(facts['events'])} events"
+    effective, events = (format_number(facts[name]) for name in ("effective_sample_size", "events"))
+    size = f"effective sample size {effective} of {events} events"
     return (
         f"{size}; mean weight {format_number(facts['mean_weight'])}, largest {format_number(facts['largest_weight'])}"
     )
