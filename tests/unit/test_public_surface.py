@@ -35,13 +35,13 @@ PROMISED = {
         Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve ReplaySummary Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate RewardDistribution SavedResult Trace
+        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Plan PolicyFit
+        PropensityDiagnostics PropensityEstimate ReplaySummary RewardDistribution SavedResult Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
-        BackcastError ColumnError DriftWarning StopEvaluation EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
-        NeedsUniformLog OptionError PolicyError SourceError WorkError
+        BackcastError ColumnError DriftWarning EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
+        NeedsUniformLog OptionError PolicyError SourceError StopEvaluation WorkError
     """,
     "modules": "checks environments evaluators intervals io policies propensities reward_models",
 }
