@@ -75,7 +75,7 @@ def head_of(folder: Path, events: int) -> bc.Log:
 
 
 def _events(log: Any) -> int:
-    return len(log) if isinstance(log, bc.Log) else int(log.n_rows)
+    return len(log) if isinstance(log, bc.Log) else int(log.n_events)
 
 
 def _learner(evaluator: Callable[[int], Any], horizon: int) -> Run:

@@ -36,7 +36,6 @@ from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile
 from backcast.evaluators.acceptance import WorstCase as WorstCase
 from backcast.evaluators.clock_replay import ClockReplay as ClockReplay
-from backcast.evaluators.clock_replay import ClockTrace as ClockTrace
 from backcast.evaluators.direct import DM as DM
 from backcast.evaluators.doubly_robust import CAB as CAB
 from backcast.evaluators.doubly_robust import DR as DR
@@ -114,6 +113,7 @@ from backcast.reward_models.regression import Constant as Constant
 from backcast.reward_models.regression import Joint as Joint
 from backcast.reward_models.regression import PerAction as PerAction
 from backcast.reward_models.regression import RewardModel as RewardModel
+from backcast.tracing import ClockTrace as ClockTrace
 from backcast.tracing import Trace as Trace
 from backcast.tracing import trace as trace
 

@@ -1,4 +1,4 @@
-"""The array types that signatures speak of."""
+"""Array types, and helpers for arrays that are dense or sparse."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ Contexts: TypeAlias = "FloatArray | scipy.sparse.csr_array[Any]"
 
 
 def is_sparse(contexts: object) -> TypeGuard[scipy.sparse.csr_array[Any]]:
-    """Whether contexts are a scipy sparse matrix, told without importing scipy.
+    """Return whether contexts are a scipy sparse matrix, without importing scipy.
 
     >>> is_sparse(np.zeros((1, 1)))
     False
@@ -33,7 +33,7 @@ def is_sparse(contexts: object) -> TypeGuard[scipy.sparse.csr_array[Any]]:
 
 
 def concat_contexts(parts: list[Contexts]) -> Contexts:
-    """Contexts end to end, dense or sparse.
+    """Concatenate contexts, dense or sparse.
 
     >>> concat_contexts([np.zeros((1, 2)), np.ones((2, 2))]).shape
     (3, 2)
@@ -48,6 +48,6 @@ def concat_contexts(parts: list[Contexts]) -> Contexts:
     return np.concatenate([np.asarray(part) for part in parts])
 
 
-def plain(column: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
-    """The column in the one memory layout that kernels are compiled for (copied only if it has another)."""
+def as_kernel_array(column: npt.NDArray[Any], dtype: npt.DTypeLike = np.float64) -> npt.NDArray[Any]:
+    """Return the array in the memory layout that kernels are compiled for (copied only if it has another)."""
     return np.require(column, dtype=dtype, requirements=["C", "W"])

@@ -12,9 +12,9 @@ from scipy import stats
 
 from backcast._request import EvaluationRequest, Evaluator
 from backcast.errors import OptionError
-from backcast.evaluators._disjoint_parts import LEAST_PARTS, LEAST_PASSES, number_of_parts
+from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
 from backcast.evaluators.clock_replay import ClockReplay
-from backcast.evaluators.drns import DRns
+from backcast.evaluators.drns import WC, DRns
 from backcast.log import Log
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
@@ -79,14 +79,20 @@ def _moves(column: Any, segment: Any) -> bool:
 def resolve_evaluator(
     evaluator: Any, request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
 ) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
-    """The evaluator that was given, or the one that fits, with the question completed and a sentence that says why."""
+    """Return the evaluator that was given, or one that fits, the completed request, and notes that say why."""
+    notes: tuple[str, ...] = ()
     if isinstance(evaluator, str) and evaluator == "auto":
-        return _chosen(request, policies, exchangeable)
-    if isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
+        evaluator, request, notes = _chosen(request, policies, exchangeable)
+    elif isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
-    if exchangeable is False and isinstance(evaluator, ClockReplay):
-        raise OptionError("ClockReplay needs an exchangeable log and exchangeable=False was said; use DRns")
-    return evaluator, request, ()
+    elif exchangeable is False and isinstance(evaluator, ClockReplay):
+        raise OptionError("ClockReplay needs an exchangeable log and exchangeable=False was given; use DRns")
+    if request.replicates == "default":
+        # DRns compares several policies on permutations of a log in memory that is given as exchangeable
+        is_permuted = len(policies) > 1 and exchangeable and isinstance(evaluator, DRns | WC)
+        is_permuted = is_permuted and isinstance(request.log, Log) and request.horizon is not None
+        request = replace(request, replicates="auto" if isinstance(evaluator, ClockReplay) or is_permuted else None)
+    return evaluator, request, notes
 
 
 def _chosen(
@@ -96,7 +102,7 @@ def _chosen(
 
     if not any(is_learning(policy) for policy in policies):
         return DR(), request, ("auto chose cross-fitted DR, because the policy is fixed.",)
-    if not request.in_memory:
+    if not isinstance(request.log, Log):
         return _for_stream(request, policies, exchangeable)
     if not _settled_exchangeable(request.log, exchangeable):
         return _in_log_order(request)
@@ -108,7 +114,7 @@ def _chosen(
         why = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
         return ClockReplay(), _with_replicates(request), (why,)
     why = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
-    return DRns.recommended(len(request.log)), _with_replicates(request), (why,)
+    return DRns.recommended(request.log.n_events or 0), _with_replicates(request), (why,)
 
 
 def _for_stream(
@@ -116,13 +122,14 @@ def _for_stream(
 ) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     """Clock replay in parts where the caller says that order means nothing, as many of them as can be afforded."""
     in_order = "auto chose DRns(q=0.01) in log order, because the log is a stream{}."
-    if not (exchangeable and request.horizon is not None and hasattr(request.log, "counted")):
+    if not (exchangeable and request.horizon is not None) or isinstance(request.log, Log):
         return DRns(q=0.01), request, (in_order.format(""),)
-    request = replace(request, log=request.log.counted())
-    number = number_of_parts(request.log.n_rows, ClockReplay().pool)
-    events = request.log.n_rows / number
-    affordable = min(_limit(policy) / (LEAST_PASSES * events * _updates(request, policy)) for policy in policies)
-    if affordable < 2 * LEAST_PARTS and affordable < number:
+    request = replace(request, log=request.log.with_event_count())
+    total = request.log.n_events or 0
+    number = number_of_parts(total, ClockReplay().pool)
+    events = total / number
+    affordable = min(_limit(policy) / (FEWEST_PASSES * events * _updates(request, policy)) for policy in policies)
+    if affordable < 2 * FEWEST_PARTS and affordable < number:
         return DRns(q=0.01), request, (in_order.format(" and clock replay would take too long with this policy"),)
     evaluator = ClockReplay() if affordable >= number else ClockReplay(parts=int(affordable))
     some = "" if evaluator.parts is None else f", {evaluator.parts} of {number} to save time"
@@ -145,7 +152,7 @@ def _settled_exchangeable(log: Log, said: bool | None) -> bool:
 def _in_log_order(request: EvaluationRequest) -> tuple[Any, EvaluationRequest, tuple[str, ...]]:
     why = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
     request = replace(request, replicates=None)  # they would permute the log
-    return DRns.recommended(len(request.log)), _with_model(request, Progressive(PerAction())), (why,)
+    return DRns.recommended(request.log.n_events or 0), _with_model(request, Progressive(PerAction())), (why,)
 
 
 def _with_model(request: EvaluationRequest, model: Any) -> EvaluationRequest:
@@ -157,7 +164,7 @@ def _with_replicates(request: EvaluationRequest) -> EvaluationRequest:
 
 
 def _affordable(request: EvaluationRequest, policies: Sequence[Any]) -> bool:
-    events = min(len(request.log), ClockReplay().pool)
+    events = min((request.log.n_events or 0), ClockReplay().pool)
     return all(PASSES * events * _updates(request, policy) <= _limit(policy) for policy in policies)
 
 

@@ -1,20 +1,22 @@
-"""The question put to an evaluator, and the protocol of evaluators."""
+"""EvaluationRequest: what is asked of an evaluator; random streams, seed keys, and the Evaluator protocol."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
+from enum import IntEnum
 from os import PathLike
 from typing import Any, Protocol, runtime_checkable
 
 import numpy as np
 
 from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
-from backcast._parallel.jobs import Execution, no_progress
+from backcast._parallel.jobs import Execution
 from backcast._validation import at_least, count
 from backcast.errors import NeedsStationaryPolicy, OptionError
 from backcast.estimate import Estimate
-from backcast.log import Log, log_fingerprint
+from backcast.io.stream import LogStream
+from backcast.log import Log
 from backcast.policies.base import LogPolicy, Policy, is_learning
 
 PARTIAL = "Partial:"
@@ -24,13 +26,27 @@ PARTIAL = "Partial:"
 class EvaluationRequest:
     """What would this policy have earned on this log?
 
-    ``log`` is a :class:`~backcast.log.Log` in memory or a stream of parts. ``interval`` is None for the evaluator's
-    own default; ``replicates`` is None for none, a number, or "auto". ``keep`` holds pieces of work that are done, if
-    they are kept at all; ``time_limit`` is how long one may take. ``on_progress`` is told how many more events are
-    done, and may raise :class:`StopEvaluation`.
+    Attributes
+    ----------
+    log
+        A log in memory, or a stream of parts.
+    policy, policy_name
+        The policy, and its name in results.
+    reward_model
+        A reward model, predictions, a number, or None for the evaluator's default.
+    horizon
+        Rounds T; None for one pass over the log.
+    interval
+        An interval method; None for the evaluator's default.
+    level, seed
+        Level of the interval, and the seed of all randomness.
+    replicates
+        None for none, a number, or "auto".
+    execution
+        How the jobs of the evaluation are run.
     """
 
-    log: Any
+    log: Log | LogStream
     policy: Any
     reward_model: Any = None
     horizon: int | None = None
@@ -38,114 +54,126 @@ class EvaluationRequest:
     level: float = 0.95
     seed: int = 0
     replicates: int | str | None = None
-    n_jobs: int | None = None
     policy_name: str = ""
-    on_progress: Callable[[int], None] = field(default=no_progress)
-    keep: Checkpoint | None = None
-    time_limit: float | None = None
+    execution: Execution = field(default_factory=Execution)
 
     @property
-    def terms(self) -> Execution:
-        """On what terms its work is done."""
-        return Execution(self.n_jobs, self.time_limit, self.keep, self.on_progress)
+    def checkpoint(self) -> Checkpoint | None:
+        """Folder of finished jobs, if there is one."""
+        return self.execution.checkpoint
 
-    def within(self, name: str) -> EvaluationRequest:
-        """The same for one part of a question, whose pieces of work are kept apart from those of its other parts."""
-        return self if self.keep is None else replace(self, keep=self.keep.within(name))
-
-    @property
-    def in_memory(self) -> bool:
-        """Whether the log is at hand whole."""
-        return isinstance(self.log, Log)
-
-    @property
-    def propensities_estimated(self) -> bool:
-        """Whether propensities were estimated from the log; those of a stream from files never are."""
-        parts = self.log if isinstance(self.log, list | tuple) else (self.log,)
-        return any(getattr(part, "propensities_estimated", False) for part in parts)
-
-    def parts(self) -> Iterator[Log]:
-        """The log in parts, in order."""
-        if self.in_memory:
-            yield self.log
-        else:
-            yield from self.log
+    def scoped(self, name: str) -> EvaluationRequest:
+        """Return the request for one part of the evaluation, whose jobs are stored apart from those of other parts."""
+        if self.checkpoint is None:
+            return self
+        return replace(self, execution=replace(self.execution, checkpoint=self.checkpoint.scoped(name)))
 
 
 @runtime_checkable
 class Evaluator(Protocol):
-    """A way of answering the question: a frozen value of options with one method."""
+    """A way of evaluating a policy: a frozen value of options with one method."""
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The estimate, its interval and its diagnostics."""
+        """Return the estimate with its interval and diagnostics."""
         ...
+
+
+class SeedKey(IntEnum):
+    """First integers of the spawn keys under a seed; each use of randomness has its own."""
+
+    FULL_PASS = 0
+    SUBSET = 1
+    GROUPS = 2
+    PARTS = 5
+    HORIZON = 9
+    BOOTSTRAP = 1979
+    # FOLDS, ACCEPTANCE, POLICY are children 0..2 of the seed itself; see RandomStreams
+
+
+def seed_sequence(seed: int, *key: int) -> np.random.SeedSequence:
+    """Return the seed sequence of one use of randomness under a seed."""
+    return np.random.SeedSequence(seed, spawn_key=key)
 
 
 @dataclass(frozen=True)
 class RandomStreams:
-    """Separate streams of randomness for folds, acceptance and policy, all from one seed."""
+    """Separate generators for folds, acceptance and policy, all from one seed."""
 
     folds: np.random.Generator
     acceptance: np.random.Generator
     policy: np.random.Generator
-    replicates: np.random.SeedSequence
 
     @classmethod
-    def of(cls, seed: int) -> RandomStreams:
-        """The streams of a seed."""
-        folds, acceptance, policy, replicates = np.random.SeedSequence(seed).spawn(4)
-        return cls(
-            np.random.default_rng(folds),
-            np.random.default_rng(acceptance),
-            np.random.default_rng(policy),
-            replicates,
-        )
+    def from_seed(cls, seed: int) -> RandomStreams:
+        """Return the generators of a seed."""
+        return cls(*map(np.random.default_rng, np.random.SeedSequence(seed).spawn(3)))
 
 
-def stopped_note(done: str) -> str:
-    """What readers of a partial answer must know.
+def check_is_policy(policy: Any) -> None:
+    """Raise unless the object has the methods of a policy."""
+    if isinstance(policy, type):
+        raise OptionError(f"{policy.__name__} is a class; give an instance, such as {policy.__name__}()")
+    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
+        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
 
-    >>> stopped_note("3 of 16 passes")
-    'Partial: the run was stopped when 3 of 16 passes were done.'
-    """
-    return f"{PARTIAL} the run was stopped when {done} were done."
+
+def check_request(
+    policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
+) -> None:
+    """Raise if an argument of ``evaluate`` or ``compare`` makes no sense, before any work is done."""
+    check_is_policy(policy)
+    if not 0 < level < 1:
+        raise OptionError(f"level is {level}; it must be between 0 and 1")
+    if horizon is not None:
+        count("horizon", horizon)
+    count("seed", seed, 0)
+    if time_limit is not None:
+        at_least("time_limit", time_limit, 0.0, strict=True)
 
 
-def is_partial(notes: Iterable[str]) -> bool:
-    """Whether notes tell of a run that was stopped."""
-    return any(note.startswith(PARTIAL) for note in notes)
+def as_log(log: Any) -> Log | LogStream:
+    """Return a log or stream; a list of logs becomes the parts of a stream."""
+    if isinstance(log, Log | LogStream):
+        return log
+    if isinstance(log, list | tuple):
+        return LogStream.from_logs(log)
+    raise OptionError(
+        f"log is a {type(log).__name__}; give a Log, a stream from scan_log, or a list of Logs (events that arrive one "
+        "after another can be fed to a Monitor)"
+    )
 
 
 def require_fixed_policy(policy: object, evaluator: str) -> None:
-    """Refuse a learning policy where only fixed ones make sense."""
+    """Raise if a learning policy is given to an evaluator of fixed policies."""
     if is_learning(policy):
         raise NeedsStationaryPolicy(
-            f"{evaluator} evaluates fixed policies and {type(policy).__name__} learns as it goes; "
+            f"{evaluator} evaluates fixed policies and {type(policy).__name__} learns; "
             "use DRns, ClockReplay or evaluator='auto' for it"
         )
 
 
 def with_checkpoint(
-    folder: str | PathLike[str] | None, request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]
+    request: EvaluationRequest, folder: str | PathLike[str] | None, evaluator: Any, policies: Mapping[str, Any]
 ) -> EvaluationRequest:
-    """The question with its checkpoint in this folder, made or found; as it is where there is none."""
+    """Return the request with its checkpoint in this folder, created or opened; unchanged if the folder is None."""
     if folder is None:
         return request
-    return replace(request, keep=open_checkpoint(folder, request_facts(request, evaluator, policies)))
+    checkpoint = open_checkpoint(folder, request_facts(request, evaluator, policies))
+    return replace(request, execution=replace(request.execution, checkpoint=checkpoint))
 
 
 def request_facts(request: EvaluationRequest, evaluator: Any, policies: Mapping[str, Any]) -> dict[str, str]:
-    """Everything that a piece of work depends on.
+    """Return everything that the result of a job depends on.
 
-    How many replicates, at which level, and who does them is left out: a piece is the same whatever comes of it, so
-    that more replicates may be asked for, and the work done so far serves them.
+    The number of replicates, the level and the number of workers are left out: a job has the same result whatever they
+    are, so more replicates can be computed with the jobs that are stored.
     """
     from importlib.metadata import version
 
     return {
         "version of backcast": version("backcast"),
         "version of numpy": np.__version__,
-        "log": _log(request.log),
+        "log": request.log.fingerprint(),
         **{name: object_fingerprint(policy) for name, policy in policies.items()},
         "evaluator": object_fingerprint(evaluator),
         "reward model": object_fingerprint(request.reward_model),
@@ -155,27 +183,15 @@ def request_facts(request: EvaluationRequest, evaluator: Any, policies: Mapping[
     }
 
 
-def _log(log: Any) -> str:
-    if isinstance(log, Log):
-        return log_fingerprint(log)
-    fingerprint = getattr(log, "fingerprint", None)
-    if not callable(fingerprint):
-        raise OptionError("a checkpoint needs to know the log again; give a Log, or a stream from scan_log")
-    return str(fingerprint())
+def partial_note(finished: str) -> str:
+    """Return the note on an estimate from a run that was stopped.
+
+    >>> partial_note("3 of 16 passes")
+    'Partial: the run was stopped when 3 of 16 passes were finished.'
+    """
+    return f"{PARTIAL} the run was stopped when {finished} were finished."
 
 
-def check_request(
-    policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
-) -> None:
-    """Refuse what makes no sense before any work is done."""
-    if isinstance(policy, type):
-        raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
-    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
-        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
-    if not 0 < level < 1:
-        raise OptionError(f"level is {level}; it must lie between 0 and 1")
-    if horizon is not None:
-        count("horizon", horizon)
-    count("seed", seed, 0)
-    if time_limit is not None:
-        at_least("time_limit", time_limit, 0.0, strict=True)
+def is_partial(notes: Iterable[str]) -> bool:
+    """Return whether notes contain the note on a run that was stopped."""
+    return any(note.startswith(PARTIAL) for note in notes)

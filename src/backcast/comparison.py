@@ -1,4 +1,4 @@
-"""Which policy earns more: paired differences on common events and common randomness."""
+"""compare(): which policy earns more, by paired differences on common events and common randomness."""
 
 from __future__ import annotations
 
@@ -14,22 +14,15 @@ from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
-from backcast._request import EvaluationRequest, check_request, stopped_note, with_checkpoint
+from backcast._parallel.jobs import Execution
+from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
-from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
-from backcast.evaluators._disjoint_parts import estimate_on_parts
-from backcast.evaluators._replicate_statistics import Replicated, replicated_from
-from backcast.evaluators._replicates import run_replicates
-from backcast.evaluators.clock_replay import ClockReplay, clock_diagnostics
-from backcast.evaluators.drns import WC, DRns, Permuted, permuted_diagnostics
+from backcast.evaluation import named_policy, run_evaluator, showing_progress, with_replay_summary
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
-
-
-DRAWS = 20_000
+RANKING_DRAWS = 20_000
 
 
 @dataclass(frozen=True)
@@ -123,7 +116,7 @@ def compare(
     horizon: int | None = None,
     level: float = 0.95,
     seed: int = 0,
-    replicates: int | str = "auto",
+    replicates: int | str | None = "default",
     exchangeable: bool | None = None,
     n_jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
@@ -149,138 +142,117 @@ def compare(
         raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
     for policy in policies.values():
         check_request(policy, level, horizon, seed, time_limit)
-    terms: dict[str, Any] = {"n_jobs": n_jobs, "time_limit": time_limit}
-    request = EvaluationRequest(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
-    chosen, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
-    request = with_checkpoint(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
-    with showing_progress(log, progress) as tell:
-        request = replace(request, on_progress=tell)
-        if isinstance(chosen, ClockReplay) and not request.in_memory:
-            return _paired_by_part(chosen, request, policies, notes)
-        if isinstance(chosen, ClockReplay):
-            return _paired(chosen, clock_diagnostics, request, policies, notes)
-        may_permute = (request.in_memory and (evaluator == "auto" or exchangeable)) or isinstance(replicates, int)
-        if isinstance(chosen, DRns | WC) and horizon is not None and request.replicates is not None and may_permute:
-            return _paired(Permuted(chosen, horizon), permuted_diagnostics, request, policies, notes)
-        return _one_by_one(chosen, request, policies, notes)
-
-
-def _paired(
-    evaluator: Any,
-    diagnose: Callable[[Replicated, EvaluationRequest], Diagnostics],
-    request: EvaluationRequest,
-    policies: Mapping[str, Any],
-    notes: tuple[str, ...],
-) -> Comparison:
-    inputs = evaluator.inputs(replace(request, policy=next(iter(policies.values()))))
-    found = run_replicates(evaluator, request, list(policies.values()), inputs)
+    request = EvaluationRequest(
+        log=as_log(log),
+        policy=None,
+        reward_model=reward_model,
+        horizon=horizon,
+        level=level,
+        seed=seed,
+        replicates=replicates,
+        execution=Execution(n_jobs, time_limit),
+    )
+    evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
+    facts = {f"policy {name!r}": policy for name, policy in policies.items()}
+    request = with_checkpoint(request, checkpoint, evaluator, facts)
+    with showing_progress(request.log, progress) as on_progress:
+        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+        run_jointly = getattr(evaluator, "run_jointly", None)
+        passes = None if run_jointly is None else run_jointly(request, list(policies.values()))
+        if passes is None:
+            return _compare_one_by_one(evaluator, request, policies, notes)
     estimates = {}
-    for place, (name, policy) in enumerate(policies.items()):
-        own = replace(request, policy=policy, policy_name=named_policy(policy))
-        answer = replicated_from(found, place, own)
-        estimate = answer.estimate(evaluator, own, diagnose(answer, own))
-        estimates[name] = with_replay_summary(estimate, evaluator, own)
-    notes = (*notes, *found.notes)
-    if not found.has_standard_errors:
+    for i, (name, policy) in enumerate(policies.items()):
+        own_request = replace(request, policy=policy, policy_name=named_policy(policy))
+        estimate = evaluator.estimate_of(i, passes, own_request)
+        estimates[name] = with_replay_summary(estimate, evaluator, own_request)
+    notes = (*notes, *passes.notes)
+    if not passes.has_standard_errors:
         return Comparison(estimates, (), (), notes)
-    sampling, monte_carlo = found.covariance()
-    freedom = found.member.shape[1] - 1
-    gaps = _Gaps("paired group jackknife", sampling + monte_carlo, found.gap_variance, freedom)
-    return _comparison(estimates, gaps, request.level, notes)
+    sampling, monte_carlo = passes.covariance()
+    precision = _Precision(passes.method, sampling + monte_carlo, passes.difference_variance, passes.degrees_of_freedom)
+    return _comparison(estimates, precision, request.level, notes)
 
 
-def _paired_by_part(
-    evaluator: ClockReplay, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
-) -> Comparison:
-    """All policies on the same parts of a stream: the variance of their differences by part, over the parts."""
-    found = estimate_on_parts(evaluator, request, list(policies.values()))
-    estimates = {}
-    for place, (name, policy) in enumerate(policies.items()):
-        own = replace(request, policy=policy, policy_name=named_policy(policy))
-        estimates[name] = with_replay_summary(found.estimate(place, evaluator.name, own), evaluator, own)
-    freedom = len(found.passes) - 1
-    gaps = _Gaps("paired by part, Student", found.covariance(), found.gap_variance, freedom)
-    return _comparison(estimates, gaps, request.level, (*notes, *found.notes))
-
-
-def _one_by_one(
+def _compare_one_by_one(
     evaluator: Any, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
 ) -> Comparison:
-    """Policies one after another; paired event by event where every estimate knows what its events add to it."""
+    """Evaluate policies one after another; pair them event by event if the influence of events is known."""
     estimates: dict[str, Estimate] = {}
-    for place, (name, policy) in enumerate(policies.items()):
-        own = request.within(f"policy-{place}")
-        own = replace(own, policy=policy, policy_name=named_policy(policy), replicates=None)
+    for i, (name, policy) in enumerate(policies.items()):
+        own_request = replace(
+            request.scoped(f"policy-{i}"), policy=policy, policy_name=named_policy(policy), replicates=None
+        )
         try:
-            estimates[name] = answer_with(evaluator, own)
+            estimates[name] = run_evaluator(evaluator, own_request)
         except StopEvaluation:
-            left = len(policies) - len(estimates)
-            return Comparison(estimates, (), (), (*notes, stopped_note(f"all but {left} policies")))
-    pulls = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
-    if len(pulls) == len(policies) and len({pull.size for pull in pulls}) == 1:
-        return _comparison(estimates, _by_event(np.array(pulls)), request.level, notes)
+            missing = len(policies) - len(estimates)
+            return Comparison(estimates, (), (), (*notes, partial_note(f"all but {missing} policies")))
+    influences = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
+    if len(influences) == len(policies) and len({influence.size for influence in influences}) == 1:
+        return _comparison(estimates, _paired_by_event(np.array(influences)), request.level, notes)
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
-    apart = "The policies were evaluated one by one; differences add their errors as if they were independent."
-    return _comparison(estimates, _added(errors), request.level, (*notes, apart))
+    note = "The policies were evaluated one by one; differences add their errors as if they were independent."
+    return _comparison(estimates, _independent(errors), request.level, (*notes, note))
 
 
-class _Gaps(NamedTuple):
-    """How sure differences are: covariance of the values, sampling and Monte-Carlo variance of two values' gap."""
+class _Precision(NamedTuple):
+    """Covariance of the values; variance over logs and Monte-Carlo variance of the difference of two values."""
 
     method: str
     covariance: FloatArray
-    variance: Callable[[int, int], tuple[float, float]]
-    freedom: float = math.inf
+    difference_variance: Callable[[int, int], tuple[float, float]]
+    degrees_of_freedom: float = math.inf
 
 
-def _by_event(pulls: FloatArray) -> _Gaps:
-    """Both policies weigh the same events: the variance of the differences of what each event adds, over n."""
-    n = pulls.shape[1]
+def _paired_by_event(influences: FloatArray) -> _Precision:
+    """Return the precision of policies that weight the same events: the variance of differences by event, over n."""
+    n = influences.shape[1]
 
     def variance(a: int, b: int) -> tuple[float, float]:
-        return float((pulls[a] - pulls[b]).var(ddof=1) / n), 0.0
+        return float((influences[a] - influences[b]).var(ddof=1) / n), 0.0
 
-    return _Gaps("paired by event, normal", np.cov(pulls) / n, variance)
+    return _Precision("paired by event, normal", np.cov(influences) / n, variance)
 
 
-def _added(errors: FloatArray) -> _Gaps:
-    """As if independent, which is safe where the policies are alike."""
+def _independent(errors: FloatArray) -> _Precision:
+    """Return the precision of independent values, which is conservative if the policies are alike."""
 
     def variance(a: int, b: int) -> tuple[float, float]:
         return float(errors[a] ** 2 + errors[b] ** 2), 0.0
 
-    return _Gaps("normal, errors added", np.diag(errors**2), variance)
+    return _Precision("normal, errors added", np.diag(errors**2), variance)
 
 
-def _comparison(estimates: dict[str, Estimate], gaps: _Gaps, level: float, notes: tuple[str, ...]) -> Comparison:
+def _comparison(
+    estimates: dict[str, Estimate], precision: _Precision, level: float, notes: tuple[str, ...]
+) -> Comparison:
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
-    each = 1 - (1 - level) / len(pairs)
-    reach = float(stats.t.ppf((1 + each) / 2, gaps.freedom))
+    pair_level = 1 - (1 - level) / len(pairs)
+    quantile = float(stats.t.ppf((1 + pair_level) / 2, precision.degrees_of_freedom))
     differences = []
     for a, b in pairs:
-        sampling, monte_carlo = gaps.variance(a, b)
+        sampling, monte_carlo = precision.difference_variance(a, b)
         error = math.sqrt(sampling + monte_carlo)
-        gap = float(values[a] - values[b])
-        interval = Interval(gap - reach * error, gap + reach * error, level, gaps.method, "independent", DIFFERENCE)
-        differences.append(Difference(names[a], names[b], gap, error, interval, math.sqrt(monte_carlo)))
-    many = f"{len(pairs)} pairs are compared; their intervals hold together at {100 * level:g} % (Bonferroni)."
-    return Comparison(
-        estimates,
-        tuple(differences),
-        _ranking(names, values, gaps.covariance),
-        (*notes, many) if len(pairs) > 1 else notes,
-    )
+        value = float(values[a] - values[b])
+        ends = value - quantile * error, value + quantile * error
+        interval = Interval(*ends, level, precision.method, "independent", DIFFERENCE)
+        differences.append(Difference(names[a], names[b], value, error, interval, math.sqrt(monte_carlo)))
+    if len(pairs) > 1:
+        simultaneous = f"their intervals hold simultaneously at {100 * level:g} % (Bonferroni)"
+        notes = (*notes, f"{len(pairs)} pairs are compared; {simultaneous}.")
+    return Comparison(estimates, tuple(differences), _ranking(names, values, precision.covariance), notes)
 
 
 def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:
-    """Probability that each policy is the best, under a normal law around the estimates."""
+    """Return the probability that each policy is the best, under a normal distribution around the estimates."""
     eigenvalues, vectors = np.linalg.eigh((covariance + covariance.T) / 2)
     root = vectors * np.sqrt(np.maximum(eigenvalues, 0.0))
-    draws = values + np.random.default_rng(0).standard_normal((DRAWS, len(names))) @ root.T
-    chances = np.bincount(draws.argmax(axis=1), minlength=len(names)) / DRAWS
-    order = np.lexsort((-values, -chances))
-    return tuple((names[i], float(chances[i])) for i in order)
+    draws = values + np.random.default_rng(0).standard_normal((RANKING_DRAWS, len(names))) @ root.T
+    probabilities = np.bincount(draws.argmax(axis=1), minlength=len(names)) / RANKING_DRAWS
+    order = np.lexsort((-values, -probabilities))
+    return tuple((names[i], float(probabilities[i])) for i in order)

@@ -26,6 +26,15 @@ class Diagnostics(Protocol):
         ...
 
 
+def effective_sample_size(weight_sum: float, squared_sum: float) -> float:
+    """Return ``(sum w)^2 / sum w^2``: how many equally weighted events these weights are worth (0 if all are 0).
+
+    >>> effective_sample_size(4.0, 6.0)
+    2.6666666666666665
+    """
+    return weight_sum**2 / squared_sum if squared_sum else 0.0
+
+
 def as_lines(diagnostics: Any) -> str:
     """One fact a line, for printing."""
     names = [entry.name for entry in fields(diagnostics)]
@@ -263,7 +272,7 @@ Rows: TypeAlias = "Sequence[dict[str, Any]]"
 PoolingRule: TypeAlias = Callable[[Rows, str], Any]
 
 
-def joined_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
+def pool_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
     """The facts of all stretches as facts of their mean.
 
     - Counts are added up: events, accepted events, trajectories, passes, permutations, parts, replicates, and the
@@ -279,7 +288,7 @@ def joined_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
     Facts of an evaluator that is not ours are kept where all stretches say the same, and its events added up.
 
 
-    >>> joined_diagnostics([WeightDiagnostics(4, 4.0, 1.0, 1.0), WeightDiagnostics(4, 2.0, 0.5, 2.0)])
+    >>> pool_diagnostics([WeightDiagnostics(4, 4.0, 1.0, 1.0), WeightDiagnostics(4, 2.0, 0.5, 2.0)])
     WeightDiagnostics(events=8, effective_sample_size=6.0, mean_weight=0.75, largest_weight=2.0, \
 propensities_estimated=False)
 

@@ -20,6 +20,7 @@ if TYPE_CHECKING:
     from backcast.policies.base import Policy
     from backcast.replay_summary import ReplaySummary
 
+CURVE_POINTS = 50  # points of a learning curve
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
 
 
@@ -182,32 +183,53 @@ class Estimate:
         return policy
 
 
-def joined_curve(curves: Sequence[LearningCurve], level: float) -> LearningCurve:
-    """The mean of the curves, with a pointwise band of Student's t over them.
+def block_edges(n: int, n_blocks: int = CURVE_POINTS) -> IntArray:
+    """Return the edges of at most ``n_blocks`` blocks of nearly equal length.
 
-    A curve that is cut otherwise than the shortest, or goes on after it, is averaged over the stretches of that one.
+    >>> block_edges(5, n_blocks=2)
+    array([0, 2, 5])
+    """
+    return np.unique(np.linspace(0, n, min(n, n_blocks) + 1).astype(np.int64))
+
+
+def block_means(values: FloatArray, edges: IntArray) -> FloatArray:
+    """Return the means of consecutive blocks.
+
+    >>> block_means(np.array([1.0, 3.0, 5.0]), np.array([0, 2, 3]))
+    array([2., 5.])
+    """
+    return np.asarray(np.add.reduceat(values, edges[:-1]) / np.diff(edges))
+
+
+def mean_curve(rounds: IntArray, values: FloatArray, level: float) -> LearningCurve:
+    """Return the mean of independent curves ``(m, points)`` with a pointwise band of Student's t."""
+    m = len(values)
+    value = values.mean(axis=0)
+    half_width = stats.t.ppf((1 + level) / 2, m - 1) * values.std(axis=0, ddof=1) / math.sqrt(m)
+    return LearningCurve(rounds, value, value - half_width, value + half_width)
+
+
+def average_curves(curves: Sequence[LearningCurve], level: float) -> LearningCurve:
+    """Return the mean of independent curves over the blocks of the shortest, with a band of Student's t.
 
     >>> ends, flat = np.array([1, 2]), np.array([0.5, 0.5])
-    >>> one = LearningCurve(ends, np.array([0.0, 1.0]), flat, flat)
-    >>> other = LearningCurve(ends + 2, np.array([1.0, 3.0]), flat, flat)
-    >>> found = joined_curve([one, other], level=0.5)
-    >>> found.value, found.high
+    >>> first = LearningCurve(ends, np.array([0.0, 1.0]), flat, flat)
+    >>> second = LearningCurve(ends + 2, np.array([1.0, 3.0]), flat, flat)
+    >>> average = average_curves([first, second], level=0.5)
+    >>> average.value, average.high
     (array([0.5, 1. ]), array([1., 1.]))
 
-    By hand: the other is worth 1 in both of the first two rounds. In the first the two differ by 1, so the mean has the
-    standard error 1/2, and Student's quartile with 1 degree of freedom is 1.
+    By hand: the second curve is 1 in both of the first two rounds. In the first round the two differ by 1, so the mean
+    has the standard error 1/2, and Student's quartile with 1 degree of freedom is 1.
     """
     rounds = min((curve.rounds for curve in curves), key=lambda ends: int(ends[-1]))
-    values = np.array([_over(curve, rounds) for curve in curves])
-    value = values.mean(axis=0)
-    reach = stats.t.ppf((1 + level) / 2, len(values) - 1) * values.std(axis=0, ddof=1) / math.sqrt(len(values))
-    return LearningCurve(rounds, value, value - reach, value + reach)
+    return mean_curve(rounds, np.array([_average_over(curve, rounds) for curve in curves]), level)
 
 
-def _over(curve: LearningCurve, rounds: IntArray) -> FloatArray:
-    """The curve averaged over stretches that end at these rounds."""
+def _average_over(curve: LearningCurve, rounds: IntArray) -> FloatArray:
+    """Average a curve over blocks that end at these rounds."""
     if np.array_equal(curve.rounds, rounds):
         return curve.value
-    ends, wanted = np.append(0, curve.rounds), np.append(0, rounds)
-    total = np.append(0.0, np.cumsum(curve.value * np.diff(ends)))
-    return np.asarray(np.diff(np.interp(wanted, ends, total)) / np.diff(wanted))
+    edges, new_edges = np.append(0, curve.rounds), np.append(0, rounds)
+    total = np.append(0.0, np.cumsum(curve.value * np.diff(edges)))
+    return np.asarray(np.diff(np.interp(new_edges, edges, total)) / np.diff(new_edges))

@@ -1,4 +1,4 @@
-"""The front door: one question, one answer."""
+"""evaluate(): validate the arguments, choose an evaluator, return an Estimate."""
 
 from __future__ import annotations
 
@@ -10,14 +10,14 @@ from os import PathLike
 from typing import Any
 
 from backcast._auto import resolve_evaluator
-from backcast._parallel.jobs import no_progress
-from backcast._request import EvaluationRequest, Evaluator, check_request, with_checkpoint
+from backcast._parallel.jobs import Execution
+from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
 from backcast._validation import count
 from backcast.errors import OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators._disjoint_parts import segmented_estimate
-from backcast.evaluators.clock_replay import ClockReplay
+from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
+from backcast.io.stream import LogStream
 from backcast.replay_summary import has_replay, summarize_replay
 
 
@@ -38,7 +38,7 @@ def evaluate(
     time_limit: float | None = None,
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
-    """Say what a policy would have earned on a log.
+    """Estimate what a policy would have earned on a log.
 
     Parameters
     ----------
@@ -88,63 +88,59 @@ def evaluate(
     0.5
     """
     check_request(policy, level, horizon, seed, time_limit)
+    if isinstance(replicates, str) and replicates not in ("auto", "default"):
+        raise OptionError(f"replicates is {replicates!r}; give a number, 'auto' or None")
+    if isinstance(replicates, int):
+        count("replicates", replicates)
     request = EvaluationRequest(
-        log=log,
+        log=as_log(log),
         policy=policy,
         reward_model=reward_model,
         horizon=horizon,
         interval=interval,
         level=level,
         seed=seed,
-        replicates=_replicates(replicates),
-        n_jobs=n_jobs,
-        time_limit=time_limit,
+        replicates=replicates,
         policy_name=named_policy(policy),
+        execution=Execution(n_jobs, time_limit),
     )
-    chosen, request, why = resolve_evaluator(evaluator, request, [policy], exchangeable)
-    request = with_checkpoint(checkpoint, request, chosen, {"policy": policy})
-    with showing_progress(log, progress) as tell:
-        answer = answer_with(chosen, replace(request, on_progress=tell))
-    return replace(answer, notes=(*why, *answer.notes))
+    evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
+    request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
+    with showing_progress(request.log, progress) as on_progress:
+        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+        estimate = run_evaluator(evaluator, request)
+    return replace(estimate, notes=(*notes, *estimate.notes))
 
 
-def answer_with(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
-    """Put a complete question to an evaluator."""
-    if request.replicates == "default":
-        request = replace(request, replicates="auto" if isinstance(evaluator, ClockReplay) else None)
+def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
+    """Return the estimate of a complete request, on segments if these are its interval."""
     if isinstance(request.interval, Segments):
-        return with_replay_summary(segmented_estimate(evaluator, request, request.interval), evaluator, request)
-    return with_replay_summary(evaluator.estimate(request), evaluator, request)
+        estimate = estimate_segments(evaluator, request, request.interval)
+    else:
+        estimate = evaluator.estimate(request)
+    return with_replay_summary(estimate, evaluator, request)
 
 
 def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
-    """The estimate with what else its question held, and with the means to look at its log and at one of its runs."""
-    model = {} if request.reward_model is None else {"reward_model": _model_words(request.reward_model)}
-    if not request.in_memory:
-        return replace(estimate, settings={**estimate.settings, **model})
-    settings = {**estimate.settings, **model, "reward_range": list(request.log.reward_bounds)}
-    own = replace(request, horizon=estimate.horizon, on_progress=no_progress)
-    look = partial(summarize_replay, evaluator, own) if has_replay(evaluator, own) else None
-    return replace(estimate, settings=settings, _replay_summary=look, _log=request.log)
-
-
-def _model_words(model: Any) -> str:
-    """How settings call a reward model: an array of predictions by its shape, all else as it is written."""
-    shape = getattr(model, "shape", None)
-    return repr(model) if not shape else f"predictions given, {' by '.join(map(str, shape))}"
+    """Return the estimate with further settings, its log, and a function that summarizes one of its passes."""
+    settings = dict(estimate.settings)
+    if request.reward_model is not None:
+        shape = getattr(request.reward_model, "shape", None)
+        given = f"predictions given, {' by '.join(map(str, shape))}" if shape else repr(request.reward_model)
+        settings["reward_model"] = given
+    log = request.log
+    if isinstance(log, LogStream):
+        return replace(estimate, settings=settings)
+    settings["reward_range"] = list(log.reward_bounds)
+    request = replace(request, horizon=estimate.horizon, execution=Execution())
+    summarize = partial(summarize_replay, evaluator, request) if has_replay(evaluator, request) else None
+    return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
 
 
 def named_policy(policy: object) -> str:
-    """How results call a policy: its repr, or its class where that says nothing."""
-    # the default repr carries a memory address, which says nothing and changes from run to run
+    """Return the name of a policy in results: its repr, or its class if that contains a memory address."""
     text = repr(policy)
     return type(policy).__name__ if " object at 0x" in text else text
-
-
-def _replicates(asked: int | str | None) -> int | str | None:
-    if isinstance(asked, str) and asked not in ("auto", "default"):
-        raise OptionError(f"replicates is {asked!r}; give a number, 'auto' or None")
-    return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
 
 
 @contextmanager
@@ -160,7 +156,7 @@ def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) ->
 
     from backcast._kernels.jit import COMPILING, telling_of_compilation
 
-    total = len(log) if hasattr(log, "__len__") else log.n_rows
+    total = log.n_events
     columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
     with Progress(*columns, transient=True) as bar, telling_of_compilation(lambda: bar.console.print(COMPILING)):
         task = bar.add_task("events", total=total)

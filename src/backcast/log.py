@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -216,6 +216,55 @@ class Log:
         part._set(**fields)
         return part
 
+    @property
+    def n_events(self) -> int:
+        """Number of events."""
+        return len(self)
+
+    def slice(self, start: int, stop: int) -> Log:
+        """Return the events ``start..stop-1``."""
+        return self[start:stop]
+
+    def split_head(self, n: int) -> tuple[Log, Log | None]:
+        """Return the first ``n`` events and the others; None if there are no others.
+
+        >>> log = Log(None, actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
+        >>> [part.rewards.tolist() for part in log.split_head(2)], log.split_head(3)[1]
+        ([[1.0, 2.0], [3.0]], None)
+        """
+        return self[:n], self[n:] if len(self) > n else None
+
+    def parts(self) -> Iterator[Log]:
+        """Iterate over the log in parts that fit into memory: here one, the log itself."""
+        yield self
+
+    def fingerprint(self) -> str:
+        """Return a digest of everything in the log that an estimate depends on.
+
+        >>> log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
+        >>> other = Log(None, actions=[0, 1], rewards=[1, 1], propensities=[0.5, 0.5])
+        >>> log.fingerprint() == log[:].fingerprint(), log.fingerprint() == other.fingerprint()
+        (True, False)
+        """
+        digest = hashlib.sha256(f"{len(self)} {self.n_actions} {self.reward_range} {self.action_labels}".encode())
+        contexts: Any = self._contexts
+        features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
+        for column in (
+            *features,
+            self._actions,
+            self._rewards,
+            self._propensities,
+            self._available,
+            self._logging,
+        ):
+            if column is None:
+                digest.update(b"-")
+                continue
+            array = np.ascontiguousarray(column)
+            digest.update(f"{array.dtype.str}{array.shape}".encode())
+            digest.update(array.data if array.size else b"")
+        return digest.hexdigest()[:16]
+
     def __reduce__(self) -> tuple[Any, ...]:
         return (_rebuild, ({name: getattr(self, name) for name in self.__slots__},))
 
@@ -276,6 +325,34 @@ class Log:
             return self.reward_range
         return float(self._rewards.min()), float(self._rewards.max())
 
+    @property
+    def bytes_in_memory(self) -> int:
+        """Memory of all columns."""
+        contexts: Any = self._contexts
+        features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
+        columns = [getattr(self, name) for name in self.COLUMNS[1:]]
+        return sum(array.nbytes for array in (*features, *columns) if array is not None)
+
+    @property
+    def smallest_propensity(self) -> float:
+        """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
+        if self._logging is None:
+            return float(self._propensities.min())
+        return float(self._logging[self._logging > 0].min())
+
+    @property
+    def smallest_propensity_is_known(self) -> bool:
+        """Whether no propensity of this logger can be smaller: all are recorded, or all are those of a uniform choice.
+
+        >>> Log(None, [0, 1], [0, 0], [0.5, 0.5]).smallest_propensity_is_known
+        True
+        >>> Log(None, [0, 1], [0, 0], [0.4, 0.6]).smallest_propensity_is_known
+        False
+        """
+        if self._logging is not None:
+            return True
+        return bool(np.allclose(self._propensities, 1 / self.n_actions, rtol=1e-6, atol=0.0))
+
 
 def _rebuild(fields: dict[str, Any]) -> Log:
     log = object.__new__(Log)
@@ -296,39 +373,13 @@ def _locked_rows(matrix: Any) -> Any:
     return scipy.sparse.csr_array(parts, shape=matrix.shape)
 
 
-def joined_log(parts: list[Log]) -> Log:
-    """Parts end to end as one log.
+def concat_logs(parts: Sequence[Log]) -> Log:
+    """Concatenate logs of the same layout.
 
     >>> log = Log(contexts=[[0.0], [1.0], [2.0]], actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
-    >>> joined_log([log[:1], log[1:]]).rewards
+    >>> concat_logs([log[:1], log[1:]]).rewards
     array([1., 2., 3.])
     """
-    names = ("_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
-    columns = {name: [getattr(part, name) for part in parts] for name in names}
-    whole = {name: None if some[0] is None else np.concatenate(some) for name, some in columns.items()}
-    return parts[0].replace(_contexts=concat_contexts([part._contexts for part in parts]), **whole)
-
-
-def log_fingerprint(log: Log) -> str:
-    """A digest of everything in the log that an estimate depends on.
-
-    >>> one = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
-    >>> other = Log(None, actions=[0, 1], rewards=[1, 1], propensities=[0.5, 0.5])
-    >>> log_fingerprint(one) == log_fingerprint(one[:]), log_fingerprint(one) == log_fingerprint(other)
-    (True, False)
-    """
-    digest = hashlib.sha256(f"{len(log)} {log.n_actions} {log.reward_range} {log.action_labels}".encode())
-    contexts: Any = log._contexts
-    parts = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
-    for column in (*parts, log._actions, log._rewards, log._propensities, log._available, log._logging):
-        _add(digest, column)
-    return digest.hexdigest()[:16]
-
-
-def _add(digest: Any, column: Any) -> None:
-    if column is None:
-        digest.update(b"-")
-        return
-    array = np.ascontiguousarray(column)
-    digest.update(f"{array.dtype.str}{array.shape}".encode())
-    digest.update(array.data if array.size else b"")
+    names = [name for name in Log.COLUMNS if name != "_contexts" and getattr(parts[0], name) is not None]
+    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
+    return parts[0].replace(_contexts=concat_contexts([part._contexts for part in parts]), **columns)

@@ -1,26 +1,27 @@
-"""A run that is fed as events come in, and can be asked at any time."""
+"""Monitor: DR-ns fed as events arrive, with an estimate at any time."""
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
-from backcast._engine.replay import Run
+from backcast._engine.replay import ReplayRun
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators._replay import Simulation
-from backcast.evaluators.drns import DRns, doubly_robust_estimate
+from backcast.evaluators._replay import ReplayResult, doubly_robust_estimate
+from backcast.evaluators.drns import DRns
 from backcast.intervals.learning import Anytime
 from backcast.log import Log
 
 
 class Monitor:
-    """One run of DR-ns over events as they arrive; its interval holds at every look, however often one looks.
+    """One run of DR-ns over events as they arrive; its interval is valid at all times simultaneously.
 
     The reward model is the running mean of the rewards before each part. The interval is for V(pi_PV), the
-    progressive-validation policy of the run so far, and holds for any logger that does not look ahead.
+    progressive-validation policy of the run so far, and is valid for any logger that does not look ahead.
 
     Parameters
     ----------
@@ -29,9 +30,9 @@ class Monitor:
     reward_range
         Known bounds of the reward.
     smallest_propensity
-        A known lower bound on the propensities; the interval needs one that was fixed before looking.
+        A known lower bound on the propensities; the interval needs one that was fixed in advance.
     evaluator
-        ``DRns(q=...)``, as it comes or with other options that need no events set aside.
+        ``DRns(q=...)``, with options that set no events aside.
     level, seed
         As for :func:`backcast.evaluate`.
 
@@ -60,49 +61,50 @@ class Monitor:
         seed: int = 0,
     ) -> None:
         if not 0 < smallest_propensity <= 1:
-            raise OptionError(f"smallest_propensity is {smallest_propensity}; it must lie in (0, 1]")
+            raise OptionError(f"smallest_propensity is {smallest_propensity}; it must be in (0, 1]")
         self._policy, self._evaluator = policy, DRns(q=0.01) if evaluator is None else evaluator
-        self._range = (float(reward_range[0]), float(reward_range[1]))
-        self._smallest = float(smallest_propensity)
+        self._reward_range = (float(reward_range[0]), float(reward_range[1]))
+        self._smallest_propensity = float(smallest_propensity)
         self._level, self._seed = level, seed
-        self._streams = RandomStreams.of(seed)
-        self._run: Run | None = None
-        self._total, self._events = 0.0, 0
-        self._estimated = False
+        self._streams = RandomStreams.from_seed(seed)
+        self._run: ReplayRun | None = None
+        self._reward_total = 0.0
+        self._propensities_estimated = False
 
     def feed(self, log: Log) -> None:
-        """Take in the next events, in order."""
+        """Process the next events, in order."""
         low, high = float(log.rewards.min()), float(log.rewards.max())
-        if low < self._range[0] or high > self._range[1]:
-            raise EvaluationError(f"rewards from {low:g} to {high:g} leave the declared range {self._range}")
-        if log.propensities.min() < self._smallest:
+        if low < self._reward_range[0] or high > self._reward_range[1]:
             raise EvaluationError(
-                f"a propensity of {log.propensities.min():g} is below the declared bound {self._smallest:g}; "
-                "the interval needs a bound that holds"
+                f"rewards from {low:g} to {high:g} are outside the declared range {self._reward_range}"
+            )
+        if log.propensities.min() < self._smallest_propensity:
+            raise EvaluationError(
+                f"a propensity of {log.propensities.min():g} is below the declared bound "
+                f"{self._smallest_propensity:g}; the interval needs a bound that holds"
             )
         if self._run is None:
-            _, schedule = self._evaluator.plan_replay(EvaluationRequest(log, self._policy))
-            self._run = Run(self._policy, schedule, self._range, self._streams.policy, keep_order=False)
-        mean = self._total / self._events if self._events else sum(self._range) / 2
+            options: dict[str, Any] = {"interval": Anytime(), "level": self._level, "seed": self._seed}
+            self._request = EvaluationRequest(log[np.zeros(0, dtype=np.int64)], self._policy, **options)
+            _, schedule = self._evaluator.plan_replay(replace(self._request, log=log))
+            rng = self._streams.policy
+            self._run = ReplayRun(self._policy, schedule, self._reward_range, rng, record_order=False)
+        n = self._run.events_fed
+        mean = self._reward_total / n if n else sum(self._reward_range) / 2
         self._run.feed(log, np.full((1, log.n_actions), mean), self._streams.acceptance.random(len(log)))
-        self._total += float(log.rewards.sum())
-        self._events += len(log)
-        self._estimated |= log.propensities_estimated
+        self._reward_total += float(log.rewards.sum())
+        self._propensities_estimated |= log.propensities_estimated
 
     def estimate(self) -> Estimate:
-        """The estimate up to now, with an interval that holds at this and every other look."""
+        """Return the estimate up to now, with an interval that is valid at this and every other time."""
         if self._run is None:
-            raise EvaluationError("nothing has been fed yet; call feed(log) first")
-        found = Simulation(
-            self._run.so_far(),
-            self._run.curve,
-            None,
-            self._range,
-            self._range,
-            self._smallest,
-            bound_known=True,  # it was declared
-            c_max=self._run.schedule.c_max,
-            propensities_estimated=self._estimated,
+            raise EvaluationError("no events have been fed yet; call feed(log) first")
+        result = replace(
+            ReplayResult.from_run(self._run, self._run.trajectories_so_far()),
+            reward_range=self._reward_range,
+            value_range=self._reward_range,
+            smallest_propensity=self._smallest_propensity,
+            smallest_is_known=True,
         )
-        request = EvaluationRequest(None, self._policy, interval=Anytime(), level=self._level, seed=self._seed)
-        return doubly_robust_estimate(request, found, f"Monitor of {self._evaluator.name}")
+        name = f"Monitor of {self._evaluator.name}"
+        return doubly_robust_estimate(self._request, result, name, estimated=self._propensities_estimated)

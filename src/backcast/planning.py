@@ -20,7 +20,7 @@ from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
 from backcast.errors import OptionError
-from backcast.evaluators._disjoint_parts import LEAST_PARTS
+from backcast.evaluators._disjoint_parts import FEWEST_PARTS
 from backcast.intervals.learning import GroupJackknife
 
 REACH = 1.2  # events that subsets of five sixths of a log need, for each round and unit of weight
@@ -249,7 +249,7 @@ def _measured(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int | None]:
     gaps = pilot.differences
     if isinstance(first.diagnostics, PartsDiagnostics):
         freedom = first.diagnostics.parts - 1
-        if first.diagnostics.parts > LEAST_PARTS:
+        if first.diagnostics.parts > FEWEST_PARTS:
             # a longer stream has more parts, not longer ones, each with passes of its own: all of the error falls
             gaps = tuple(replace(gap, monte_carlo_error=0.0) for gap in gaps)
     return tuple(_spread(gap, events, freedom) for gap in gaps), events, first.horizon

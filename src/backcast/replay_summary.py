@@ -1,4 +1,4 @@
-"""One run of an evaluation seen from close by, summed up so that it can be drawn."""
+"""ReplaySummary: one pass of an evaluation in numbers for charts, and how it is computed again from the log."""
 
 from __future__ import annotations
 
@@ -8,13 +8,15 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._request import EvaluationRequest, RandomStreams
-from backcast.evaluators._replicates import FULL
+from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
+from backcast.diagnostics import effective_sample_size
+from backcast.estimate import block_edges, block_means
 from backcast.evaluators.clock_replay import ClockReplay
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, start_copy, teach
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
-from backcast.tracing import Trace, trace
+from backcast.tracing import trace, trace_clock
 
 WEIGHT_EDGES = tuple(2.0**power for power in range(-3, 7))
 
@@ -54,8 +56,7 @@ def weight_shares(weights: FloatArray, events: int) -> WeightShares:
     """
     classes = np.where(weights > 0, 1 + np.searchsorted(WEIGHT_EDGES, weights), 0)
     counts = np.bincount(classes, minlength=len(WEIGHT_EDGES) + 2)
-    squares = float((weights**2).sum())
-    worth = float(weights.sum()) ** 2 / squares if squares else 0.0
+    worth = effective_sample_size(float(weights.sum()), float((weights**2).sum()))
     return WeightShares(counts / weights.size, worth * events / weights.size, float(weights.max()))
 
 
@@ -97,108 +98,93 @@ class ReplaySummary:
     exhausted: FloatArray
 
 
-STRETCHES = 20
-
-
-STATES = 9  # of a learning policy, from its start to its end
-
-
-SAMPLE = 4_000  # events that each state is asked about
-
-
+N_BLOCKS = 20  # blocks of a run in charts
+N_STATES = 9  # states of a learning policy over which probabilities are averaged, from its start to its end
+SAMPLE_EVENTS = 4_000  # events at which each state is evaluated
 NONE: FloatArray = np.zeros(0)
 
 
 def has_replay(evaluator: Any, request: EvaluationRequest) -> bool:
-    """Whether there is one pass to show: of a log in memory, by an evaluator of histories or of a fixed policy."""
-    if not request.in_memory or getattr(evaluator, "q", None) == "auto":
+    """Return whether there is a pass to summarize: of a log in memory, by a replay or of a fixed policy."""
+    if isinstance(request.log, LogStream) or getattr(evaluator, "q", None) == "auto":
         return False
     return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "plan_replay") or not is_learning(request.policy)
 
 
 def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
-    """One pass of the evaluator: the very first one where it makes many."""
+    """Repeat and summarize one pass of the evaluator: the first one if it has several."""
+    log = request.log
+    assert isinstance(log, Log)
     if isinstance(evaluator, ClockReplay):
-        return _summarize_clock_replay(evaluator, request)
+        return _summarize_clock_replay(evaluator, request, log)
     if hasattr(evaluator, "plan_replay"):
-        return _summarize_replay(evaluator, request)
-    return _summarize_fixed(request)
+        return _summarize_algorithm_1(evaluator, request, log)
+    # a fixed policy
+    sample = _sample_events(log)
+    policy = start_copy(request.policy, log, RandomStreams.from_seed(request.seed).policy)
+    taken = probabilities_of(policy, sample).mean(axis=0) if isinstance(policy, Policy | LogPolicy) else None
+    return _new_summary(log, taken, weight_shares(probability_of(policy, sample) / sample._propensities, len(log)))
 
 
-def _summarize_fixed(request: EvaluationRequest) -> ReplaySummary:
-    """A policy that does not learn, asked about events of the log."""
-    log = request.log
-    some = _sample(log)
-    twin = start_copy(request.policy, log, RandomStreams.of(request.seed).policy)
-    taken = probabilities_of(twin, some).mean(axis=0) if isinstance(twin, Policy | LogPolicy) else None
-    return _replay_summary(log, taken, weight_shares(probability_of(twin, some) / some._propensities, len(log)))
-
-
-def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest) -> ReplaySummary:
-    """The first of the passes whose mean is the value; weights and actions are averaged over its rounds."""
-    rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FULL, 0)))
-    log = request.log
+def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, log: Log) -> ReplaySummary:
+    """Summarize the first of the passes whose mean is the value; weights and actions are averaged over its rounds."""
+    rng = np.random.default_rng(seed_sequence(request.seed, SeedKey.FULL_PASS, 0))
     if len(log) > evaluator.pool:
         log = log[np.sort(rng.choice(len(log), evaluator.pool, replace=False))]
-    zeros = np.zeros((1, log.n_actions))
-    one = evaluator.trace(log, request.policy, zeros, rng.random(len(log)), request.horizon, rng)
-    some = _sample(log)
-    mixed = _average_policy(request, some, log[one.order])
-    weights = mixed[np.arange(len(some)), some._actions] / some._propensities
-    found = _replay_summary(log, mixed.mean(axis=0), weight_shares(weights, len(log)))
-    ends = _ends(one.order.size)
+    no_model = np.zeros((1, log.n_actions))
+    steps = trace_clock(log, request.policy, no_model, rng.random(len(log)), request.horizon, rng)
+    sample = _sample_events(log)
+    mixture = _average_policy(request, sample, log[steps.order])
+    weights = mixture[np.arange(len(sample)), sample._actions] / sample._propensities
+    ends = block_edges(steps.order.size, N_BLOCKS)[1:]
     return replace(
-        found,
-        ends=_ends(len(log)),
-        accepted=_means(one.accepted.astype(np.float64)),
+        _new_summary(log, mixture.mean(axis=0), weight_shares(weights, len(log))),
+        ends=block_edges(len(log), N_BLOCKS)[1:],
+        accepted=_block_means(steps.accepted.astype(np.float64)),
         rounds=ends,
-        exhausted=np.cumsum(one.exhausted)[ends - 1],
+        exhausted=np.cumsum(steps.exhausted)[ends - 1],
     )
 
 
-def _average_policy(request: EvaluationRequest, some: Log, history: Log) -> FloatArray:
-    """Probabilities at some events, averaged over states of the policy as it learns this history."""
-    twin = start_copy(request.policy, some, np.random.default_rng(request.seed))
-    if not is_learning(twin):
-        return probabilities_of(twin, some)
-    batch = batch_size_of(twin)
-    lessons = len(history) // batch
-    stops = np.unique(np.linspace(0, lessons, STATES).astype(np.int64))
-    total = np.zeros((len(some), some.n_actions))
-    for done in range(lessons + 1):
-        if done in stops:
-            total += probabilities_of(twin, some)
-        lesson = history[done * batch : (done + 1) * batch]
-        if len(lesson) == batch:
-            teach(twin, [lesson], probability_of(twin, lesson))
-    return np.asarray(total / stops.size)
+def _average_policy(request: EvaluationRequest, sample: Log, history: Log) -> FloatArray:
+    """Return probabilities at sampled events, averaged over states of the policy while it learns this history."""
+    policy = start_copy(request.policy, sample, np.random.default_rng(request.seed))
+    if not is_learning(policy):
+        return probabilities_of(policy, sample)
+    batch_size = batch_size_of(policy)
+    n_updates = len(history) // batch_size
+    states = np.unique(np.linspace(0, n_updates, N_STATES).astype(np.int64))
+    total = np.zeros((len(sample), sample.n_actions))
+    for update in range(n_updates + 1):
+        if update in states:
+            total += probabilities_of(policy, sample)
+        batch = history[update * batch_size : (update + 1) * batch_size]
+        if len(batch) == batch_size:
+            teach(policy, [batch], probability_of(policy, batch))
+    return np.asarray(total / states.size)
 
 
-def _summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
-    """Algorithm 1 event by event: over the log as it lies, or over one permutation where the evaluator makes many."""
-    log = request.log
+def _summarize_algorithm_1(evaluator: Any, request: EvaluationRequest, log: Log) -> ReplaySummary:
+    """Summarize Algorithm 1 over the log in its order, or over one permutation if the evaluator has several."""
     if request.replicates is not None:
-        rng = np.random.default_rng(np.random.SeedSequence(request.seed, spawn_key=(FULL, 0)))
+        rng = np.random.default_rng(seed_sequence(request.seed, SeedKey.FULL_PASS, 0))
         log = log[rng.permutation(len(log))]
     steps = trace(log, request.policy, evaluator, horizon=request.horizon, seed=request.seed)
-    used = steps.multiplier > 0  # not those set aside for warm-up or calibration
-    found = _replay_summary(log, _taken(log, steps), weight_shares(steps.weight[used], int(used.sum())))
+    # the share of each action under the policies of the run, weighted as in the estimate (as if it paid 1)
+    counts = np.bincount(log._actions, weights=steps.multiplier * steps.weight, minlength=log.n_actions)
+    taken = counts / counts.sum() if counts.sum() > 0 else None
+    used = steps.multiplier > 0  # not the events set aside for warm-up or calibration
+    n_used = int(used.sum())
     return replace(
-        found,
+        _new_summary(log, taken, weight_shares(steps.weight[used], n_used)),
         in_order=request.replicates is None,
-        ends=_ends(int(used.sum())),
-        accepted=_means(steps.accepted[used].astype(np.float64)),
-        multiplier=_means(steps.multiplier[used]),
+        ends=block_edges(n_used, N_BLOCKS)[1:],
+        accepted=_block_means(steps.accepted[used].astype(np.float64)),
+        multiplier=_block_means(steps.multiplier[used]),
     )
 
 
-def _taken(log: Log, steps: Trace) -> FloatArray | None:
-    """Share of each action under the policies of the run, weighed as the estimate weighs them: rewards 1 for it."""
-    counts = np.bincount(log._actions, weights=steps.multiplier * steps.weight, minlength=log.n_actions)
-    return counts / counts.sum() if counts.sum() > 0 else None
-
-
-def _replay_summary(log: Log, taken: FloatArray | None, weights: WeightShares) -> ReplaySummary:
+def _new_summary(log: Log, taken: FloatArray | None, weights: WeightShares) -> ReplaySummary:
     return ReplaySummary(
         events=len(log),
         in_order=False,
@@ -206,29 +192,17 @@ def _replay_summary(log: Log, taken: FloatArray | None, weights: WeightShares) -
         logged=np.bincount(log._actions, minlength=log.n_actions) / len(log),
         taken=taken,
         weights=weights,
-        ends=_ends(0),
+        ends=block_edges(0)[1:],
         accepted=NONE,
         multiplier=NONE,
-        rounds=_ends(0),
+        rounds=block_edges(0)[1:],
         exhausted=NONE,
     )
 
 
-def _sample(log: Log) -> Log:
-    return log if len(log) <= SAMPLE else log[np.linspace(0, len(log) - 1, SAMPLE).astype(np.int64)]
+def _sample_events(log: Log) -> Log:
+    return log if len(log) <= SAMPLE_EVENTS else log[np.linspace(0, len(log) - 1, SAMPLE_EVENTS).astype(np.int64)]
 
 
-def _ends(count: int) -> IntArray:
-    """Where stretches end that cut so many things in parts of a size."""
-    return np.unique(np.linspace(0, count, STRETCHES + 1).astype(np.int64))[1:]
-
-
-def _means(column: FloatArray) -> FloatArray:
-    """Means of the column over the stretches.
-
-    >>> _means(np.array([0.0, 1.0]))
-    array([0., 1.])
-    """
-    ends = _ends(column.size)
-    starts = np.append(0, ends[:-1])
-    return np.asarray(np.add.reduceat(column, starts) / (ends - starts))
+def _block_means(column: FloatArray) -> FloatArray:
+    return block_means(column, block_edges(column.size, N_BLOCKS))

@@ -1,33 +1,27 @@
-"""One pass, event by event, so that a run can be replayed and checked."""
+"""trace(): one pass of an evaluator, event by event, so that it can be repeated and checked."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, Protocol, overload
+from typing import Any, overload
 
 import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._engine.replay import MultiplierSchedule, Run
-from backcast._engine.replay_loop import TraceArrays
+from backcast._engine.clock import run_clock_pass
+from backcast._engine.replay_loop import EventArrays, TraceArrays
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import OptionError
-from backcast.evaluators.clock_replay import ClockReplay, ClockTrace
+from backcast.evaluators._replay import replay
+from backcast.evaluators._replicates import ReplicateInputs
+from backcast.evaluators.clock_replay import ClockReplay, horizon_error
 from backcast.log import Log
-
-
-class Traceable(Protocol):
-    """An evaluator that goes through the log in order."""
-
-    def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
-        """The events to run on, and how the multiplier moves."""
-        ...
 
 
 @dataclass(frozen=True)
 class Trace:
-    """What happened at every event of one pass.
+    """What happened at every event of one pass of Algorithm 1.
 
     Attributes
     ----------
@@ -61,6 +55,33 @@ class Trace:
     def estimate(self) -> float:
         """``R / C`` of the pass."""
         return float((self.multiplier * self.value).sum() / self.multiplier.sum())
+
+
+@dataclass(frozen=True)
+class ClockTrace:
+    """One pass of clock replay.
+
+    Attributes
+    ----------
+    accepted
+        Whether each event joined the history.
+    order
+        Accepted events in order, as positions in the log.
+    curve
+        The value V_t by round.
+    exhausted
+        The exhausted mass by round; its sum bounds the total variation to a true history.
+    """
+
+    accepted: BoolArray
+    order: IntArray
+    curve: FloatArray
+    exhausted: FloatArray
+
+    @property
+    def estimate(self) -> float:
+        """Mean of the curve."""
+        return float(self.curve.mean())
 
 
 @overload
@@ -108,9 +129,9 @@ def trace(
     predicted
         ``(n, K)`` predicted rewards; None for zero everywhere.
     uniforms
-        The acceptance draws ``u_k``, one an event; None draws them from ``seed``.
+        The acceptance draws ``u_k``, one per event; None draws them from ``seed``.
     horizon
-        Acceptances after which a fresh copy of the policy starts; None for never.
+        Acceptances after which a new copy of the policy starts; None for never.
     seed
         Seed of the draws that are not given.
 
@@ -119,10 +140,10 @@ def trace(
     >>> from backcast.evaluators.drns import DRns
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(None, actions=[0, 1], rewards=[1.0, 0.0], propensities=[0.5, 0.5], n_actions=2)
-    >>> passed = trace(log, Fixed([1.0, 0.0]), DRns(q=0.0), uniforms=[0.25, 0.25])
-    >>> passed.weight, passed.value, passed.accepted
+    >>> steps = trace(log, Fixed([1.0, 0.0]), DRns(q=0.0), uniforms=[0.25, 0.25])
+    >>> steps.weight, steps.value, steps.accepted
     (array([2., 0.]), array([2., 0.]), array([ True, False]))
-    >>> passed.multiplier
+    >>> steps.multiplier
     array([1. , 0.5])
 
     By hand: the first event has p/pi = 1/2, so after its acceptance the multiplier is 1/2.
@@ -131,36 +152,50 @@ def trace(
     table = np.zeros((1, log.n_actions)) if predicted is None else np.asarray(predicted, dtype=np.float64)
     if predicted is not None and table.shape != (n, log.n_actions):
         raise OptionError(f"predicted has shape {table.shape}; expected {(n, log.n_actions)}: events by actions")
-    streams = RandomStreams.of(seed)
+    streams = RandomStreams.from_seed(seed)
     draws = streams.acceptance.random(n) if uniforms is None else np.asarray(uniforms, dtype=np.float64)
     if draws.shape != (n,):
-        raise OptionError(f"uniforms have shape {draws.shape}; expected {(n,)}: one an event")
-    if hasattr(evaluator, "trace"):
-        traced: Trace | ClockTrace = evaluator.trace(log, policy, table, draws, horizon, streams.policy)
-        return traced
+        raise OptionError(f"uniforms have shape {draws.shape}; expected {(n,)}: one per event")
+    request = EvaluationRequest(log, policy, horizon=horizon, seed=seed)
+    if isinstance(evaluator, ClockReplay):
+        return trace_clock(log, policy, table, draws, horizon, streams.policy)
     if not hasattr(evaluator, "plan_replay"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
-    request, schedule = evaluator.plan_replay(EvaluationRequest(log, policy, horizon=horizon, seed=seed))
-    if uniforms is None:
-        # events set aside take no draw, as in evaluate with the same seed
-        draws = np.roll(draws, n - len(request.log))
-    return _trace_run(request, schedule, n, table, draws, streams)
-
-
-def _trace_run(
-    request: EvaluationRequest,
-    schedule: MultiplierSchedule,
-    n: int,
-    table: FloatArray,
-    draws: FloatArray,
-    streams: RandomStreams,
-) -> Trace:
-    log, skipped = request.log, n - len(request.log)
-    run = Run(request.policy, schedule, log.reward_bounds, streams.policy, horizon=request.horizon, length=len(log))
-    arrays = TraceArrays.of_length(len(log))
-    run.feed(log, table if len(table) == 1 else table[skipped:], draws[skipped:], arrays)
-    # events set aside for warm-up or calibration count for nothing
+    request, schedule = evaluator.plan_replay(request)
+    replayed = request.log
+    assert isinstance(replayed, Log)
+    # events set aside for warm-up or calibration have no draw, as in evaluate with the same seed, and count for nothing
+    n_head = n - len(replayed)
+    arrays = TraceArrays.of_length(len(replayed))
+    replay(
+        replayed,
+        policy,
+        schedule,
+        predictions=table if len(table) == 1 else table[n_head:],
+        draws=draws[: n - n_head] if uniforms is None else draws[n_head:],
+        horizon=horizon,
+        rng=streams.policy,
+        trace=arrays,
+    )
     whole = TraceArrays.of_length(n)
-    for name in TraceArrays._fields:
-        getattr(whole, name)[skipped:] = getattr(arrays, name)
-    return Trace(whole.multiplier, whole.weight, whole.value, whole.accepted, np.flatnonzero(whole.accepted))
+    for column, values in zip(whole, arrays, strict=True):
+        column[n_head:] = values
+    return Trace(*whole, np.flatnonzero(whole.accepted))
+
+
+def trace_clock(
+    log: Log,
+    policy: Any,
+    predicted: FloatArray,
+    thresholds: FloatArray,
+    horizon: int | None,
+    rng: np.random.Generator,
+) -> ClockTrace:
+    """Run one pass of clock replay with given thresholds, to the horizon or until no event can fire."""
+    events = EventArrays.from_log(log, predicted, thresholds)
+    clock_pass = run_clock_pass(policy, log, events, horizon or len(log), rng)
+    if horizon is not None and clock_pass.n_rounds < horizon:
+        raise horizon_error(ReplicateInputs(log, predicted, horizon), clock_pass.n_rounds)
+    accepted = np.zeros(len(log), dtype=np.bool_)
+    accepted[clock_pass.order] = True
+    return ClockTrace(accepted, clock_pass.order, clock_pass.value, clock_pass.exhausted)

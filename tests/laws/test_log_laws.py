@@ -148,7 +148,7 @@ def test_parts_joined_are_the_whole(given: Columns, group: int, batch_rows: int,
         stream = scan_log(path, batch_rows=batch_rows, hash_size=hash_size, **given.parts())
         parts = list(stream)
         assert all(len(part) == batch_rows for part in parts[:-1])
-        assert stream.n_rows == len(whole) == sum(map(len, parts))
+        assert stream.n_events == len(whole) == sum(map(len, parts))
         assert {part.action_labels for part in parts} == {whole.action_labels}
         for part in parts:
             same(part, whole[part.rows])

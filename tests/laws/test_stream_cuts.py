@@ -56,7 +56,7 @@ def test_stretches_of_a_stream_are_stretches_of_the_log(
     whole, stream = bc.read_log(folder, **WORDS), bc.scan_log(folder, batch_rows=7, **WORDS)
     start = data.draw(st.integers(0, rows - 1))
     end = data.draw(st.integers(start + 1, rows))
-    stretch = stream.between(start, end)
+    stretch = stream.slice(start, end)
     assert stretch.n_rows == end - start
     same(stretch.read(), whole[start:end])
     skipped = data.draw(st.integers(0, end - start - 1))
@@ -65,8 +65,8 @@ def test_stretches_of_a_stream_are_stretches_of_the_log(
     same(rest.read(), whole[start + skipped : end])
     same(rest.head(3), whole[start + skipped : min(end, start + skipped + 3)])
     for parts in (rest.split(3), rest.cut(2)):
-        assert sum(part.n_rows or 0 for part in parts) == end - start - skipped
-        logs = [part.read() for part in parts if part.n_rows]
+        assert sum(part.n_events or 0 for part in parts) == end - start - skipped
+        logs = [part.read() for part in parts if part.n_events]
         np.testing.assert_array_equal(np.concatenate([log.rows for log in logs]), np.arange(start + skipped, end))
     assert stretch.after(end - start) is None
 

@@ -44,7 +44,7 @@ def test_the_log_is_the_same_whoever_makes_it(tmp_path: Path) -> None:
     for processes in (1, 2):
         with data.log_on_disk(tmp_path / "log", 2_500, processes, part=1_000) as folder:
             stream = stream_of(folder)
-            assert (stream.n_rows, stream.n_features, len(stream.slices)) == (2_500, data.N_FEATURES, 3)
+            assert (stream.n_events, stream.n_features, len(stream.slices)) == (2_500, data.N_FEATURES, 3)
             logs.append(stream.read())
         assert not (tmp_path / "log").exists()
     one, two = logs

@@ -156,6 +156,6 @@ def test_the_fingerprint_knows_every_column() -> None:
         bc.Log(np.arange(6.0).reshape(3, 2), **columns, n_actions=2, available=np.ones((3, 2), dtype=bool)),
         bc.Log(np.arange(6.0).reshape(3, 2), **columns, n_actions=2)[[1, 0, 2]],
     ]
-    prints = [log_fingerprint(one) for one in (log, *others)]
+    prints = [one.fingerprint() for one in (log, *others)]
     assert len(set(prints)) == len(prints)
-    assert log_fingerprint(log) == log_fingerprint(log[:])
+    assert log.fingerprint() == log[:].fingerprint()

@@ -359,7 +359,7 @@ def stream_of(path: Path, **options: Any) -> LogStream:
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
 def test_stream_gives_parts_of_the_asked_length(tmp_path: Path, name: str) -> None:
     stream = stream_of(write(table(11), tmp_path / name), batch_rows=4)
-    assert (stream.n_actions, stream.action_labels, stream.n_features, stream.n_rows) == (2, ("call", "mail"), 2, 11)
+    assert (stream.n_actions, stream.action_labels, stream.n_features, stream.n_events) == (2, ("call", "mail"), 2, 11)
     for _ in range(2):
         parts = list(stream)
         assert [len(part) for part in parts] == [4, 4, 3]
@@ -370,9 +370,9 @@ def test_stream_gives_parts_of_the_asked_length(tmp_path: Path, name: str) -> No
 def test_rows_of_text_files_are_counted_on_request(tmp_path: Path) -> None:
     path = write(table(11), tmp_path / "log.csv")
     stream = stream_of(path, action_labels=["call", "mail"])
-    assert stream.n_rows is None
+    assert stream.n_events is None
     assert repr(stream) == "LogStream(? events in 1 file, 2 actions)"
-    assert stream.counted().n_rows == 11
+    assert stream.with_event_count().n_rows == 11
     assert len(stream.read()) == 11
 
 
@@ -395,14 +395,14 @@ def test_split_covers_every_row_once(tmp_path: Path, n_parts: int) -> None:
     assert len(parts) == min(n_parts, 7)
     rows = [row for part in parts for log in pickle.loads(pickle.dumps(part)) for row in log.rows.tolist()]
     assert rows == list(range(22))
-    assert [part.n_rows for part in parts] == [sum(len(log) for log in part) for part in parts]
-    again = [half.n_rows for part in parts for half in part.split(2)]
+    assert [part.n_events for part in parts] == [sum(len(log) for log in part) for part in parts]
+    again = [half.n_events for part in parts for half in part.split(2)]
     assert sum(rows for rows in again if rows is not None) == 22
 
 
 def test_split_is_balanced(tmp_path: Path) -> None:
     pa.parquet.write_table(table(1000), tmp_path / "a.parquet", row_group_size=10)
-    assert [part.n_rows for part in stream_of(tmp_path).split(4)] == [250, 250, 250, 250]
+    assert [part.n_events for part in stream_of(tmp_path).split(4)] == [250, 250, 250, 250]
 
 
 def test_split_of_text_files_is_by_file(tmp_path: Path) -> None:

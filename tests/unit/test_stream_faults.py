@@ -69,7 +69,7 @@ QUESTIONS: dict[str, Callable[[Any], Any]] = {
 def test_a_file_that_changed_since_it_was_opened_is_not_read(tmp_path: Path, kind: str, change: str) -> None:
     for number in range(2):
         write(tmp_path / f"{number}.{kind}", table(seed=number + 5))
-    stream = bc.scan_log(tmp_path, **WORDS).counted()
+    stream = bc.scan_log(tmp_path, **WORDS).with_event_count()
     CHANGES[change](tmp_path / f"1.{kind}")
     for ask in QUESTIONS.values():
         with pytest.raises(bc.SourceError, match=rf"1\.{kind}: the file has (changed|vanished) since"):
@@ -110,7 +110,7 @@ def test_what_parts_cannot_do_is_refused(stream: bc.LogStream) -> None:
     with pytest.raises(bc.OptionError, match="GroupJackknife is not an interval for the parts"):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3, interval=bc.GroupJackknife())
     with pytest.raises(bc.EvaluationError, match="too few for 10 parts"):
-        bc.evaluate(stream.between(0, 15), bc.UCB1(), bc.ClockReplay(), horizon=3)
+        bc.evaluate(stream.slice(0, 15), bc.UCB1(), bc.ClockReplay(), horizon=3)
     with pytest.raises(bc.EvaluationError, match="this is a list"):
         bc.evaluate([stream.read()], bc.UCB1(), bc.ClockReplay(), horizon=3)
     with pytest.raises(bc.EvaluationError, match="400 events are asked for warm-up"):

@@ -1,6 +1,6 @@
-"""The equations of the founding paper and its relatives, one function each, compiled.
+"""The equations of the founding paper and of clock replay, one compiled function each: the only copy of each.
 
-Every kernel is small enough to be checked by hand; the drivers only put them in order.
+They are small enough to be checked by hand; the loops only put them in order.
 """
 
 from __future__ import annotations
@@ -12,35 +12,33 @@ from backcast._kernels.jit import compiled
 
 
 @compiled
-def corrected(expected: float, weight: float, reward: float, predicted: float) -> float:
-    """The doubly robust correction: ``expected + w (r - q(a))`` (Dudik et al. 2012, step 2a).
+def expected_reward(target: FloatArray, predicted: FloatArray) -> float:
+    """Return ``sum_a pi(a) rhat(a)``, the model term of the doubly robust value.
 
-    >>> corrected(0.375, 2.0, 1.0, 0.5)
+    >>> expected_reward(np.array([0.5, 0.5]), np.array([0.25, 0.5]))
+    0.375
+    """
+    total = 0.0
+    for a in range(target.size):
+        total += target[a] * predicted[a]
+    return total
+
+
+@compiled
+def doubly_robust(expected: float, weight: float, reward: float, predicted: float) -> float:
+    """Return ``R_k = expected + w_k (r_k - rhat(x_k, a_k))`` with ``expected = sum_a pi(a) rhat(a)`` (2012, step 2a).
+
+    >>> doubly_robust(0.375, 2.0, 1.0, 0.5)
     1.375
     """
     return expected + weight * (reward - predicted)
 
 
 @compiled
-def event_value(target: FloatArray, predicted: FloatArray, action: int, reward: float, propensity: float) -> float:
-    """Value of one event under the target: ``sum_a pi(a) q(a) + pi(a_k)/p_k (r_k - q(a_k))`` (Dudik et al. 2012, 2a).
+def is_accepted(uniform: float, multiplier: float, probability: float, propensity: float) -> bool:
+    """Return whether ``u <= c pi / p`` (2012, step 2f).
 
-    >>> event_value(np.array([0.5, 0.5]), np.array([0.25, 0.5]), 1, 1.0, 0.25)
-    1.375
-
-    By hand: the model says 0.375; the surprise 0.5 weighs 2; 0.375 + 2 * 0.5.
-    """
-    expected = 0.0
-    for a in range(target.size):
-        expected += target[a] * predicted[a]
-    return corrected(expected, target[action] / propensity, reward, predicted[action])
-
-
-@compiled
-def accepts(uniform: float, multiplier: float, probability: float, propensity: float) -> bool:
-    """Rejection sampling: ``u <= c pi / p`` (Dudik et al. 2012, step 2f).
-
-    >>> accepts(0.5, 0.5, 0.5, 0.25), accepts(0.5, 0.25, 0.25, 0.25)
+    >>> is_accepted(0.5, 0.5, 0.5, 0.25), is_accepted(0.5, 0.25, 0.25, 0.25)
     (True, False)
     """
     return uniform <= multiplier * probability / propensity
@@ -48,7 +46,7 @@ def accepts(uniform: float, multiplier: float, probability: float, propensity: f
 
 @compiled
 def excess_mass(weight: float, limit: float) -> float:
-    """What acceptance at most 1 cuts off: ``max(0, w - 1/c)``, whose mean is the bias mass of section 3.2.
+    """Return ``max(0, w - 1/c)``, what an acceptance probability of at most 1 cuts off (2012, section 3.2).
 
     >>> excess_mass(3.0, limit=2.0), excess_mass(1.0, limit=2.0)
     (1.0, 0.0)
@@ -58,7 +56,7 @@ def excess_mass(weight: float, limit: float) -> float:
 
 @compiled
 def quantile_rank(q: float, total: int) -> int:
-    """Rank of the q-quantile: the least count ``>= q * total``, and at least one (inverted distribution function).
+    """Return the rank of the q-quantile: the least count ``>= q * total``, at least one (inverted distribution).
 
     >>> quantile_rank(0.0, 10), quantile_rank(0.25, 10), quantile_rank(1.0, 10)
     (1, 3, 10)

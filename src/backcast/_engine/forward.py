@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import BoolArray, FloatArray, IntArray, plain
+from backcast._arrays import BoolArray, FloatArray, IntArray, as_kernel_array
 from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
@@ -104,31 +104,35 @@ _forward_fresh = uncached(_forward)
 
 def run_forward(policy: Any, log: Log, means: FloatArray, law: RewardLaw, rng: np.random.Generator) -> FloatArray:
     """Run a fresh copy of the policy over the log's contexts; expected reward ``sum_a pi_t(a) mean(a)`` by round."""
-    twin = start_copy(policy, log, rng)
+    policy_copy = start_copy(policy, log, rng)
     uniforms = rng.random((len(log), 2))
-    means = plain(means)
-    if isinstance(twin, CompiledPolicy):
-        state = twin.state_for(log._contexts)
+    means = as_kernel_array(means)
+    if isinstance(policy_copy, CompiledPolicy):
+        state = policy_copy.state_for(log._contexts)
         loop = _forward_cached if is_builtin(state) else _forward_fresh
         available = mask_of(log._available)
-        expected: FloatArray = loop(state, view_of(log._contexts), available, means, law, uniforms, twin.batch_size)
+        expected: FloatArray = loop(
+            state, view_of(log._contexts), available, means, law, uniforms, policy_copy.batch_size
+        )
         return expected
-    return _forward_in_blocks(twin, log, means, law, uniforms)
+    return _forward_in_blocks(policy_copy, log, means, law, uniforms)
 
 
-def _forward_in_blocks(twin: Any, log: Log, means: FloatArray, law: RewardLaw, uniforms: FloatArray) -> FloatArray:
-    learning = is_learning(twin)
-    batch = batch_size_of(twin) if learning else 1 << 14
+def _forward_in_blocks(
+    policy_copy: Any, log: Log, means: FloatArray, law: RewardLaw, uniforms: FloatArray
+) -> FloatArray:
+    learning = is_learning(policy_copy)
+    batch = batch_size_of(policy_copy) if learning else 1 << 14
     expected = np.empty(len(log))
     for start in range(0, len(log), batch):
         part = log[start : start + batch]
-        probabilities = probabilities_of(twin, part)
+        probabilities = probabilities_of(policy_copy, part)
         block = means[start : start + batch]
         expected[start : start + batch] = (probabilities * block).sum(axis=1)
         if learning and len(part) == batch:
             rows = np.arange(len(part))
             actions = draw_actions(probabilities, uniforms[start : start + batch, 0].copy())
             rewards = draw_rewards(law, block[rows, actions], uniforms[start : start + batch, 1].copy())
-            lesson = part.replace(_actions=actions, _rewards=rewards)
-            teach(twin, [lesson], probabilities[rows, actions])
+            history = part.replace(_actions=actions, _rewards=rewards)
+            teach(policy_copy, [history], probabilities[rows, actions])
     return expected

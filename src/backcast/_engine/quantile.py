@@ -1,7 +1,7 @@
-"""Exact running quantile of a stream, in two heaps: O(log n) an event, and only what may still be needed is kept.
+"""Exact running quantile in two heaps: O(log n) per value, and only values that may still be needed are stored.
 
-The largest of the ``rank`` smallest values sits on top of a max-heap ``low``; the rest wait in a min-heap ``high``.
-Values at or above the ceiling are only counted, since ``min(c_max, .)`` hides them; when the length of the stream is
+The largest of the ``rank`` smallest values is on top of a max-heap ``low``; the others wait in a min-heap ``high``.
+Values at or above the ceiling are only counted, because ``min(c_max, .)`` hides them; if the length of the stream is
 known, values beyond its last possible rank are dropped as well.
 """
 
@@ -16,11 +16,12 @@ from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import quantile_rank
 from backcast._kernels.jit import compiled, inlined
 
-LOW, HIGH, TOTAL, KEEP = 0, 1, 2, 3
+# positions in RunningQuantile.counts: sizes of the two heaps, number of values observed, most values ever needed
+LOW, HIGH, TOTAL, MOST = 0, 1, 2, 3
 
 
 class RunningQuantile(NamedTuple):
-    """Two heaps with their sizes, the ceiling above which values are only counted, and the rank's share ``q``."""
+    """Two heaps, their counts, the ceiling from which on values are only counted, and the quantile ``q``."""
 
     low: FloatArray
     high: FloatArray
@@ -30,32 +31,32 @@ class RunningQuantile(NamedTuple):
 
 
 def new_quantile(q: float, ceiling: float, length: int | None = None) -> RunningQuantile:
-    """An empty quantile; ``length``, if known, bounds how many values it must ever keep.
+    """Return an empty quantile; ``length``, if known, bounds how many values must ever be stored.
 
     >>> ratios = new_quantile(0.5, ceiling=1.0)
-    >>> ratios = make_room(ratios, 4)
+    >>> ratios = grow(ratios, 4)
     >>> for value in (0.75, 0.25, 0.5, np.inf):
     ...     observe(ratios, value)
     >>> quantile(ratios)
     0.5
     """
-    keep = np.iinfo(np.int64).max if length is None else max(1, math.ceil(q * length))
-    counts = np.array([0, 0, 0, keep], dtype=np.int64)
+    most = np.iinfo(np.int64).max if length is None else max(1, math.ceil(q * length))
+    counts = np.array([0, 0, 0, most], dtype=np.int64)
     return RunningQuantile(np.empty(16), np.empty(16), counts, np.array([ceiling, ceiling]), q)
 
 
-def make_room(ratios: RunningQuantile, events: int) -> RunningQuantile:
-    """The same quantile with room for ``events`` more values (arrays move, contents do not)."""
+def grow(ratios: RunningQuantile, n_values: int) -> RunningQuantile:
+    """Return the same quantile with room for ``n_values`` more values (arrays may be copied)."""
     low, high, _, most = (int(count) for count in ratios.counts)
-    # between two balances any value may sit in either heap; a full one is balanced or pruned to ``most`` values
-    kept = low + high + events
+    # between two calls of balance any value may be in either heap; a full heap is balanced or pruned to ``most``
+    stored = low + high + n_values
     return ratios._replace(
-        low=_grown(ratios.low, low, min(kept, most) + 2),
-        high=_grown(ratios.high, high, min(kept, 2 * min(most, 2**61) + 1024) + 1),
+        low=_resize(ratios.low, low, min(stored, most) + 2),
+        high=_resize(ratios.high, high, min(stored, 2 * min(most, 2**61) + 1024) + 1),
     )
 
 
-def _grown(heap: FloatArray, used: int, size: int) -> FloatArray:
+def _resize(heap: FloatArray, used: int, size: int) -> FloatArray:
     if size <= heap.size:
         return heap
     larger = np.empty(max(size, heap.size + heap.size // 2))
@@ -78,7 +79,7 @@ def push_up(heap: FloatArray, size: int, value: float, sign: float) -> None:
 
 @compiled
 def pop_top(heap: FloatArray, size: int, sign: float) -> float:
-    """Take the top off a heap of ``size`` values."""
+    """Remove and return the top of a heap of ``size`` values."""
     top = heap[0]
     value = heap[size - 1]
     last = size - 1
@@ -99,24 +100,24 @@ def pop_top(heap: FloatArray, size: int, sign: float) -> float:
 
 @compiled
 def prune(ratios: RunningQuantile) -> None:
-    """Drop waiting values that no later rank can reach, and lower the ceiling to match."""
+    """Drop values that no later rank can reach, and lower the ceiling accordingly."""
     high, counts = ratios.high, ratios.counts
-    needed = max(1, counts[KEEP] - counts[LOW])
+    needed = max(1, counts[MOST] - counts[LOW])
     if needed < counts[HIGH]:
-        kept = np.empty(needed)
+        smallest = np.empty(needed)
         for i in range(needed):
-            kept[i] = pop_top(high, counts[HIGH] - i, 1.0)
-        # an ascending array is a min-heap already
+            smallest[i] = pop_top(high, counts[HIGH] - i, 1.0)
+        # an ascending array is a min-heap
         for i in range(needed):
-            high[i] = kept[i]
+            high[i] = smallest[i]
         counts[HIGH] = needed
-        # as many as will ever be needed are kept, so another as large as the largest of them need only be counted
-        ratios.ceiling[0] = min(ratios.ceiling[0], kept[needed - 1])
+        # as many as will ever be needed are stored, so a value as large as the largest of them is only counted
+        ratios.ceiling[0] = min(ratios.ceiling[0], smallest[needed - 1])
 
 
 @compiled
 def balance(ratios: RunningQuantile, rank: int) -> None:
-    """Move values between the heaps until ``low`` holds the ``rank`` smallest, or all there are."""
+    """Move values between the heaps until ``low`` holds the ``rank`` smallest, or all values."""
     low, high, counts = ratios.low, ratios.high, ratios.counts
     while counts[LOW] > rank:
         if counts[HIGH] == high.size:
@@ -131,8 +132,8 @@ def balance(ratios: RunningQuantile, rank: int) -> None:
 
 
 @compiled
-def keep(ratios: RunningQuantile, value: float) -> None:
-    """Put a value below the ceiling into the heap where it belongs."""
+def insert(ratios: RunningQuantile, value: float) -> None:
+    """Insert a value below the ceiling into its heap."""
     low, high, counts = ratios.low, ratios.high, ratios.counts
     if counts[LOW] == low.size:
         balance(ratios, quantile_rank(ratios.q, counts[TOTAL]))
@@ -148,15 +149,15 @@ def keep(ratios: RunningQuantile, value: float) -> None:
 
 @compiled
 def observe(ratios: RunningQuantile, value: float) -> None:
-    """Take in one value; room must have been made. The heaps are balanced when the quantile is asked for."""
+    """Add one value (see :func:`grow`); the heaps are balanced when the quantile is computed."""
     ratios.counts[TOTAL] += 1
     if value < ratios.ceiling[0]:
-        keep(ratios, value)
+        insert(ratios, value)
 
 
 @inlined
 def quantile(ratios: RunningQuantile) -> float:
-    """The q-quantile of all values so far, or the ceiling where it lies at or above it."""
+    """Return the q-quantile of all values so far, or the ceiling if it is at or above it."""
     counts = ratios.counts
     rank = quantile_rank(ratios.q, counts[TOTAL])
     if counts[LOW] != rank:

@@ -1,20 +1,22 @@
-"""What a run leaves behind of each simulated history."""
+"""ReplayRun: Algorithm 1 over a log that is fed in parts of any size, for one trajectory or many.
+
+Results do not depend on how the log is cut into parts, nor on which driver (compiled or Python policy) processes them.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
-from functools import cached_property
 from typing import Any
 
 import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._engine.quantile import TOTAL, RunningQuantile, make_room, new_quantile, observe, quantile
+from backcast._engine.quantile import TOTAL, RunningQuantile, grow, new_quantile, observe, quantile
 from backcast._engine.replay_loop import (
     NEVER,
-    REPLAY_RECORD,
+    TRAJECTORY,
     AcceptedEvents,
     CurveSums,
     EventArrays,
@@ -24,12 +26,10 @@ from backcast._engine.replay_loop import (
     StopConditions,
     TraceArrays,
     close_block,
-    drive,
-    drive_scored,
-    event_arrays,
-    new_curve,
-    new_record,
-    pack,
+    new_trajectory,
+    pack_replay,
+    replay_events,
+    replay_scored_block,
     set_multiplier,
 )
 from backcast._kernels.contexts import View, view_of
@@ -47,102 +47,20 @@ from backcast.policies._calls import (
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
-
-@dataclass(frozen=True)
-class Trajectory:
-    """One simulated history: its sums, and the row numbers of the accepted events in order with their block weights.
-
-    Rows and weights are empty where the run was told not to keep them.
-    """
-
-    sums: npt.NDArray[Any]
-    complete: bool
-    order: IntArray
-    block_weights: FloatArray
-
-    @property
-    def accepted(self) -> int:
-        """Length of the history, t."""
-        return int(self.sums["accepted"])
-
-    @property
-    def open_weight(self) -> float:
-        """``c_t |B(t)|`` of the block that no acceptance has ended."""
-        return float(self.sums["weight"] - self.sums["closed_weight"])
-
-    @property
-    def value(self) -> float:
-        """``R / C`` (Algorithm 1, step 3); of a history that reached its horizon, up to the last acceptance."""
-        return float(self.sums["reward"] / self.sums["weight"])
-
-    @property
-    def value_per_round(self) -> float:
-        """``R / T`` over the blocks completed (nan where there is none)."""
-        return float(self.sums["closed_reward"] / self.accepted) if self.accepted else float("nan")
-
-    @property
-    def mean_accepted_reward(self) -> float:
-        """Mean reward of the accepted events (nan where there is none)."""
-        return float(self.sums["accepted_reward"] / self.accepted) if self.accepted else float("nan")
-
-
-def joined(arrays: list[npt.NDArray[Any]], dtype: npt.DTypeLike) -> npt.NDArray[Any]:
-    """Arrays end to end; an empty one of the type where there is none.
-
-    >>> joined([np.array([1, 2]), np.array([3])], np.int64)
-    array([1, 2, 3])
-    """
-    return np.concatenate(arrays) if arrays else np.zeros(0, dtype=dtype)
-
-
-@dataclass
-class Part:
-    """A part of the log while it is fed, with what is worked out at its first use and kept."""
-
-    log: Log
-    events: EventArrays
-    trace: TraceArrays
-    packed: tuple[Any, Any] | None = None
-    _asker: BlockScorer | None = None
-
-    @cached_property
-    def view(self) -> View:
-        """The contexts for compiled policies."""
-        return view_of(self.log._contexts)
-
-    def asker(self, policy: Any) -> BlockScorer:
-        """The policy of the present trajectory, asked about this part."""
-        if self._asker is None:
-            self._asker = BlockScorer(policy, self.log)
-        return self._asker
-
-    def forget(self) -> None:
-        """A new trajectory begins: the policy and the arrays of its run are others."""
-        self.packed = self._asker = None
-
-
-FUSED_CHUNK = 1 << 16
-
-
-LARGEST_BLOCK = 1 << 14
-
-
-SMALLEST_BLOCK = 8
-
-
-SMALLEST_ROOM = 1 << 12
-
-
-TOLD_EVERY = 1 << 11
+FUSED_EVENTS = 1 << 16  # events that a compiled policy processes per call
+LARGEST_BLOCK, SMALLEST_BLOCK = 1 << 14, 8  # events that a Python policy scores per call
+SMALLEST_ROOM = 1 << 12  # events for which room is made at a time
+PROGRESS_EVENTS = 1 << 11  # events between two calls of the progress callback
+UNKNOWN_RANGE = (np.inf, -np.inf)
 
 
 @dataclass(frozen=True)
 class MultiplierSchedule:
-    """How the multiplier moves.
+    """How the multiplier c_t changes.
 
-    By the ``q``-quantile of the ratios seen, or not at all (``q`` None), or as ``calibrate`` says of the present
-    policy, asked again every ``refresh`` acceptances. ``warm_up`` events fill the ratios before the first one;
-    ``carry`` keeps the ratios from one trajectory to the next.
+    By the ``q``-quantile of the ratios observed, or not at all (``q`` None), or as ``calibrate`` computes it for the
+    present policy, every ``refresh`` acceptances. ``warm_up`` events fill the ratios before the first one; ``carry``
+    keeps the ratios from one trajectory to the next.
     """
 
     c_max: float = 1.0
@@ -153,55 +71,151 @@ class MultiplierSchedule:
     refresh: int = 1
 
 
+@dataclass(frozen=True)
+class Trajectory:
+    """One simulated history: its sums (fields of ``TRAJECTORY``), the rows of the accepted events, block weights.
+
+    Rows and weights are empty if the run does not record them.
+    """
+
+    sums: npt.NDArray[Any]
+    complete: bool
+    order: IntArray
+    block_weights: FloatArray
+
+    @property
+    def accepted(self) -> int:
+        """Length of the history."""
+        return int(self.sums["accepted"])
+
+    @property
+    def open_weight(self) -> float:
+        """``c_t |B(t)|`` of the last block, which no acceptance has closed."""
+        return float(self.sums["weight"] - self.sums["closed_weight"])
+
+    @property
+    def value(self) -> float:
+        """``R / C`` (step 3); of a history that reached its horizon, up to the last acceptance."""
+        return float(self.sums["reward"] / self.sums["weight"])
+
+    @property
+    def value_per_round(self) -> float:
+        """``R / T`` over the closed blocks (nan if there is none)."""
+        return float(self.sums["closed_reward"] / self.accepted) if self.accepted else float("nan")
+
+    @property
+    def mean_accepted_reward(self) -> float:
+        """Mean reward of the accepted events (nan if there is none)."""
+        return float(self.sums["accepted_reward"] / self.accepted) if self.accepted else float("nan")
+
+
 @dataclass
-class Run:
-    """Algorithm 1 (Dudik et al. 2012) as a machine that is fed.
+class _OpenTrajectory:
+    """The trajectory under way: its policy, its record, and events that its policy has not learned yet."""
+
+    policy: Any
+    batch_size: int  # NEVER for a policy that does not learn
+    sums: npt.NDArray[Any]
+    pending: PendingBatch
+    due: int  # further events that complete the next batch
+    earlier_batches: list[TrainingBatch] = field(default_factory=list)  # pending events of earlier parts
+    order: list[IntArray] = field(default_factory=list)
+    block_weights: list[FloatArray] = field(default_factory=list)
+
+    @classmethod
+    def start(cls, policy: Any, sums: npt.NDArray[Any]) -> _OpenTrajectory:
+        batch_size = batch_size_of(policy) if is_learning(policy) else NEVER
+        pending = PendingBatch.of_length(batch_size if batch_size < NEVER else 0)
+        return cls(policy, batch_size, sums, pending, due=batch_size)
+
+    @property
+    def is_compiled(self) -> bool:
+        return isinstance(self.policy, CompiledPolicy)
+
+    @property
+    def accepted(self) -> int:
+        return int(self.sums["accepted"][0])
+
+    @property
+    def n_events(self) -> int:
+        return int(self.sums["events"][0] + self.sums["block_events"][0])
+
+
+@dataclass
+class _FedPart:
+    """The part that is being fed, and what is computed from it on first use."""
+
+    log: Log
+    events: EventArrays
+    trace: TraceArrays
+    accepted: AcceptedEvents
+    room: int = 0  # events for which there is room in ``accepted`` and in the ratios
+    view: View | None = None
+    scorer: BlockScorer | None = None
+    packed: tuple[Any, ...] | None = None
+
+
+class ReplayRun:
+    """Algorithm 1 (Dudik et al. 2012), fed part by part.
 
     Parameters
     ----------
     policy
-        The caller's policy; each trajectory runs on a fresh copy.
-    steering
-        How the multiplier moves.
+        The caller's policy; each trajectory runs on a copy.
+    schedule
+        How the multiplier changes.
     reward_range
         Bounds of the reward, for the predictable mean of the anytime interval.
     rng
-        The policy's own stream of randomness.
+        Generator of the policies; each trajectory's policy gets a child of it.
     horizon
         Acceptances that complete a trajectory; None for one trajectory through the whole log.
-    length
-        Events to come in all, where known: bounds the memory of the quantile.
+    n_events
+        Events to be fed in total, if known: bounds the memory of the quantile.
     driver
-        ``"auto"`` (compiled policies fused) or ``"block"``.
+        ``"auto"`` (compiled policies inside the loop) or ``"block"`` (scored block by block).
     block_size
-        A fixed block length; adapted to the acceptance rate where None.
-    keep_order
-        Whether to remember which events were accepted.
-    lessons
-        A list to write down what the policy of the present trajectory is taught, where it learns outside compiled code.
+        Events that a Python policy scores at once; adapted to the acceptance rate if None.
+    record_order
+        Whether to record which events were accepted.
+    record_batches
+        Whether to record what the policy of the present trajectory learns, for a policy that is not compiled.
     """
 
-    policy: Any
-    schedule: MultiplierSchedule
-    reward_range: tuple[float, float]
-    rng: np.random.Generator
-    horizon: int | None = None
-    length: int | None = None
-    driver: str = "auto"
-    block_size: int | None = None
-    keep_order: bool = True
-    lessons: list[TrainingBatch] | None = None
-    trajectories: list[Trajectory] = field(default_factory=list)
-    curve: CurveSums = field(init=False)
-
-    def __post_init__(self) -> None:
-        adaptive = self.schedule.q is not None and self.schedule.calibrate is None
-        low, high = self.reward_range
-        self._constants = ReplayConstants(float(self.schedule.c_max), adaptive, float(low), float(high))
-        self._goal = NEVER if self.horizon is None else self.horizon
-        self.curve = new_curve(self.horizon)
+    def __init__(
+        self,
+        policy: Any,
+        schedule: MultiplierSchedule,
+        reward_range: tuple[float, float],
+        rng: np.random.Generator,
+        *,
+        horizon: int | None = None,
+        n_events: int | None = None,
+        driver: str = "auto",
+        block_size: int | None = None,
+        record_order: bool = True,
+        record_batches: bool = False,
+    ) -> None:
+        self.policy, self.schedule, self.horizon = policy, schedule, horizon
+        self._rng, self._n_events, self._driver, self._block_size = rng, n_events, driver, block_size
+        self._record_order, self._record_batches = record_order, record_batches
+        adaptive = schedule.q is not None and schedule.calibrate is None
+        self._constants = ReplayConstants(float(schedule.c_max), adaptive, *map(float, reward_range))
+        self._max_accepted = NEVER if horizon is None else horizon
         self._ratios: RunningQuantile | None = None
-        self._twin: Any = None
+        self._open: _OpenTrajectory | None = None
+        self.curve = CurveSums.empty(horizon)
+        self.trajectories: list[Trajectory] = []
+        self.batches: list[TrainingBatch] = []
+        # of the events fed so far
+        self.events_fed = 0
+        self.smallest_propensity, self.smallest_is_known = 1.0, True
+        self.reward_bounds, self.prediction_bounds = UNKNOWN_RANGE, UNKNOWN_RANGE
+
+    @property
+    def current_policy(self) -> Any:
+        """The policy of the trajectory under way; None between two trajectories."""
+        return None if self._open is None else self._open.policy
 
     def feed(
         self,
@@ -211,266 +225,268 @@ class Run:
         trace: TraceArrays | None = None,
         on_progress: Callable[[int], None] | None = None,
     ) -> None:
-        """Take in the next part of the log, with the reward model's predictions and the acceptance draws."""
-        part = Part(log, event_arrays(log, predicted, uniforms), TraceArrays.of_length(0) if trace is None else trace)
-        place = told = 0
-        while place < len(log):
-            if self._twin is None:
-                self._begin(log)
-            place += self._fused_stretch(place, part) if self._is_fused() else self._block_stretch(place, part)
-            self._after_stretch(part)
-            if on_progress is not None and (place - told >= TOLD_EVERY or place == len(log)):
-                on_progress(place - told)
-                told = place
-        self._leave(part)
+        """Process the next part of the log, with the reward model's predictions and the acceptance draws."""
+        self.smallest_propensity = min(self.smallest_propensity, log.smallest_propensity)
+        self.smallest_is_known = self.smallest_is_known and log.smallest_propensity_is_known
+        self.reward_bounds = _union(self.reward_bounds, log.reward_bounds)
+        self.prediction_bounds = _union(self.prediction_bounds, (float(predicted.min()), float(predicted.max())))
+        events = EventArrays.from_log(log, predicted, uniforms)
+        trace = TraceArrays.of_length(0) if trace is None else trace
+        part = _FedPart(log, events, trace, AcceptedEvents.of_length(0))
+        position = reported = 0
+        while position < len(log):
+            if self._open is None:
+                self._open = self._start_trajectory(log)
+            if self._open.is_compiled and self._driver != "block":
+                position = self._run_compiled(self._open, part, position)
+            else:
+                position = self._run_block(self._open, part, position)
+            self._finish_step(self._open, part)
+            if on_progress is not None and (position - reported >= PROGRESS_EVENTS or position == len(log)):
+                on_progress(position - reported)
+                reported = position
+        if self._open is not None:
+            # copy what is still needed of this part
+            self._collect_accepted(self._open, part)
+            self._set_aside_pending(self._open, part)
+        self.events_fed += len(log)
 
     def close(self) -> list[Trajectory]:
-        """Book the unfinished trajectory, if events have been spent on one; all trajectories."""
-        if self._twin is not None and self._seen() > 0:
-            self._finish(complete=self.horizon is None)
+        """End the trajectory under way, if it has events, and return all trajectories."""
+        if self._open is not None and self._open.n_events > 0:
+            self._end_trajectory(self._open, complete=self.horizon is None)
         return self.trajectories
 
-    def so_far(self) -> list[Trajectory]:
-        """The trajectories up to now, the one under way included, without disturbing it."""
-        if self._twin is None or self._seen() == 0:
+    def trajectories_so_far(self) -> list[Trajectory]:
+        """Return all trajectories, the one under way included, without ending it."""
+        if self._open is None or self._open.n_events == 0:
             return list(self.trajectories)
-        sums = self._sums.copy()
+        sums = self._open.sums.copy()
         close_block(sums[0], self._constants, CurveSums(self.curve.sums.copy(), self.curve.width.copy()))
-        order, weights = joined(self._order, np.int64), joined(self._weights, np.float64)
-        return [*self.trajectories, Trajectory(sums[0], self.horizon is None, order, weights)]
+        return [*self.trajectories, _trajectory_of(self._open, sums[0], complete=self.horizon is None)]
 
-    def _begin(self, log: Log) -> None:
-        # a stream of its own for each trajectory, so that any of them can be replayed
-        self._enter(start_copy(self.policy, log, self.rng.spawn(1)[0]))
+    def _start_trajectory(self, log: Log) -> _OpenTrajectory:
+        # step 1; a generator of its own for each trajectory, so that any of them can be repeated
+        policy = start_copy(self.policy, log, self._rng.spawn(1)[0])
         if self._ratios is None or not self.schedule.carry:
-            self._ratios = self._first_ratios()
-        self._watch(new_record(self._first_multiplier(self._ratios), self._constants))
+            self._ratios = self._initial_ratios(policy)
+        c = self._constants.c_max
+        if self.schedule.calibrate is not None:
+            c = min(c, self.schedule.calibrate(policy))
+        elif self._constants.adaptive and self._ratios.counts[TOTAL] > 0:
+            c = float(min(c, quantile(self._ratios)))
+        return _OpenTrajectory.start(policy, new_trajectory(c, self._constants))
 
-    def _enter(self, twin: Any) -> None:
-        """Let a policy into a trajectory, its queues empty."""
-        self._twin = twin
-        self._batch = batch_size_of(self._twin) if is_learning(self._twin) else NEVER
-        self._pending = PendingBatch.of_length(self._batch if self._batch < NEVER else 0)
-        # events set aside in earlier parts, and how many more the policy learns with them
-        self._waiting: list[TrainingBatch] = []
-        self._due = self._batch
-        self._order: list[IntArray] = []
-        self._weights: list[FloatArray] = []
-        self._room, self._found = 0, AcceptedEvents.of_length(0)
-
-    def _watch(self, sums: npt.NDArray[Any]) -> None:
-        self._sums = sums
-        self._accepted, *self._spent = (self._sums[name] for name in ("accepted", "events", "block_events"))
-
-    def _first_ratios(self) -> RunningQuantile:
-        ratios = new_quantile(self.schedule.q or 0.0, self._constants.c_max, self._quantile_length())
-        slice_ = self.schedule.warm_up
-        if slice_ is None or not self._constants.adaptive:
+    def _initial_ratios(self, policy: Any) -> RunningQuantile:
+        warm_up = self.schedule.warm_up
+        total = None
+        if self._n_events is not None:
+            total = self._n_events + (0 if warm_up is None else len(warm_up))
+        ratios = new_quantile(self.schedule.q or 0.0, self._constants.c_max, total)
+        if warm_up is None or not self._constants.adaptive:
             return ratios
-        probabilities = probabilities_of(self._twin, slice_)
-        own = probabilities[np.arange(len(slice_)), slice_._actions]
-        ratios = make_room(ratios, len(slice_))
+        probabilities = probabilities_of(policy, warm_up)[np.arange(len(warm_up)), warm_up._actions]
+        ratios = grow(ratios, len(warm_up))
         with np.errstate(divide="ignore"):
-            for ratio in slice_._propensities / own:
+            for ratio in warm_up._propensities / probabilities:
                 observe(ratios, ratio)
         return ratios
 
-    def _quantile_length(self) -> int | None:
-        if self.length is None:
-            return None
-        return self.length + (0 if self.schedule.warm_up is None else len(self.schedule.warm_up))
-
-    def _first_multiplier(self, ratios: RunningQuantile) -> float:
-        if self.schedule.calibrate is not None:
-            return min(self._constants.c_max, self.schedule.calibrate(self._twin))
-        if not self._constants.adaptive or ratios.counts[TOTAL] == 0:
-            return self._constants.c_max
-        return float(min(self._constants.c_max, quantile(ratios)))
-
-    def _seen(self) -> int:
-        return int(self._spent[0][0] + self._spent[1][0])
-
-    def _is_fused(self) -> bool:
-        return self.driver != "block" and isinstance(self._twin, CompiledPolicy)
-
-    def _pause(self) -> int:
-        """Number of acceptances at which the loops must come back for a new multiplier or a new trajectory."""
-        if self.schedule.calibrate is None:
-            return self._goal
-        accepted = int(self._accepted[0])
-        return min(self._goal, accepted - accepted % self.schedule.refresh + self.schedule.refresh)
-
-    def _make_room(self, length: int, part: Part) -> None:
-        """Room for the ratios and the acceptances of this many events, made for many blocks at a time."""
-        if self._room < length:
-            assert self._ratios is not None
-            self._note_accepted(part.log)
-            self._room = max(length, SMALLEST_ROOM)
-            if self._constants.adaptive:
-                self._ratios = make_room(self._ratios, self._room)
-            self._found = AcceptedEvents.of_length(self._room if self.keep_order else 0)
-            part.packed = None
-
-    def _records(self, part: Part) -> ReplayRecords:
-        assert self._ratios is not None
-        return ReplayRecords(self._sums, self._ratios, self.curve, self._found, part.trace)
-
-    def _fused_stretch(self, place: int, part: Part) -> int:
-        """Let the compiled policy run on; how many events it took."""
-        end = min(len(part.log), place + FUSED_CHUNK)
-        self._make_room(end - place, part)
-        # events queued in an earlier part are out of the loop's reach: it stops once, and Python teaches them
-        alone = not self._waiting
-        stops = StopConditions(self._pause(), NEVER if alone else self._due, self._batch if alone else NEVER)
-        state = self._twin.state_for(part.log._contexts)
-        after = drive(
-            (place, end), state, part.view, part.events, self._constants, stops, self._records(part), self._pending
+    def _run_compiled(self, trajectory: _OpenTrajectory, part: _FedPart, start: int) -> int:
+        """Process events with a compiled policy; return the position after the last one."""
+        stop = min(len(part.log), start + FUSED_EVENTS)
+        records = self._make_room(trajectory, part, stop - start)
+        if part.view is None:
+            part.view = view_of(part.log._contexts)
+        # events pending from an earlier part are not in these arrays: the loop returns once for them
+        alone = not trajectory.earlier_batches
+        stops = StopConditions(
+            self._next_stop(trajectory), NEVER if alone else trajectory.due, trajectory.batch_size if alone else NEVER
         )
-        self._room -= after - place
-        return after - place
+        state = trajectory.policy.state_for(part.log._contexts)
+        position = replay_events(start, stop, state, part.view, part.events, self._constants, stops, records)
+        part.room -= position - start
+        return position
 
-    def _block_stretch(self, place: int, part: Part) -> int:
-        """Let the Python policy score a block, and go on to where it learns or the block ends; how many events."""
-        end = min(len(part.log), place + self._block_length(part.log.n_actions))
-        self._make_room(end - place, part)
+    def _run_block(self, trajectory: _OpenTrajectory, part: _FedPart, start: int) -> int:
+        """Score a block with a Python policy and process it up to where the policy learns; return the position."""
+        stop = min(len(part.log), start + self._block_length(trajectory, part.log.n_actions))
+        records = self._make_room(trajectory, part, stop - start)
         if part.packed is None:
-            part.packed = pack(part.events, self._constants, self._records(part), self._pending)
-        probabilities = part.asker(self._twin)(place, end)
-        after = drive_scored((place, end), probabilities, self._pause(), self._due, *part.packed)
-        self._room -= after - place
-        return after - place
+            part.packed = pack_replay(part.events, self._constants, records)
+        if part.scorer is None:
+            part.scorer = BlockScorer(trajectory.policy, part.log)
+        probabilities = part.scorer(start, stop)
+        limits = self._next_stop(trajectory), trajectory.due
+        position = int(replay_scored_block(start, stop, probabilities, *limits, part.packed))
+        part.room -= position - start
+        return position
 
-    def _block_length(self, n_actions: int) -> int:
-        """Some more events than pass on average before the policy learns.
+    def _next_stop(self, trajectory: _OpenTrajectory) -> int:
+        """Return the number of acceptances at which the loops return, for a new multiplier or a new trajectory."""
+        if self.schedule.calibrate is None:
+            return self._max_accepted
+        accepted = trajectory.accepted
+        return min(self._max_accepted, accepted - accepted % self.schedule.refresh + self.schedule.refresh)
+
+    def _block_length(self, trajectory: _OpenTrajectory, n_actions: int) -> int:
+        """Return a few more events than are needed on average until the policy learns.
 
         Fewer would often need another call, more would be scored in vain; a call costs as much as some hundred events.
         """
-        if self.block_size is not None:
-            return self.block_size
+        if self._block_size is not None:
+            return self._block_size
         largest = max(SMALLEST_BLOCK, min(LARGEST_BLOCK, (1 << 20) // n_actions))
-        if self._batch == NEVER:
+        if trajectory.batch_size == NEVER:
             return largest
-        rate = (self._accepted[0] + 1) / (self._seen() + 2)
-        due = self._due - int(self._pending.filled[0])
+        rate = (trajectory.accepted + 1) / (trajectory.n_events + 2)
+        due = trajectory.due - int(trajectory.pending.filled[0])
         return int(min(max((due + due**0.5) / rate, SMALLEST_BLOCK), largest))
 
-    def _note_accepted(self, log: Log) -> None:
-        count = int(self._found.filled[0])
-        if count:
-            self._order.append(log._rows[self._found.places[:count]])
-            self._weights.append(self._found.weights[:count].copy())
-            self._found.filled[0] = 0
+    def _make_room(self, trajectory: _OpenTrajectory, part: _FedPart, n: int) -> ReplayRecords:
+        """Return the records with room for ``n`` events; room is made for many blocks at a time."""
+        assert self._ratios is not None
+        if part.room < n:
+            self._collect_accepted(trajectory, part)
+            part.room = max(n, SMALLEST_ROOM)
+            if self._constants.adaptive:
+                self._ratios = grow(self._ratios, part.room)
+            part.accepted = AcceptedEvents.of_length(part.room if self._record_order else 0)
+            part.packed = None
+        return ReplayRecords(trajectory.sums, self._ratios, self.curve, part.accepted, part.trace, trajectory.pending)
 
-    def _after_stretch(self, part: Part) -> None:
-        accepted = int(self._accepted[0])
-        if accepted >= self._goal:
-            self._note_accepted(part.log)
-            self._finish(complete=True)
-            part.forget()
+    def _finish_step(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
+        """End the trajectory at its horizon; else let the policy learn and set the multiplier, if they are due."""
+        if trajectory.accepted >= self._max_accepted:
+            self._collect_accepted(trajectory, part)
+            self._end_trajectory(trajectory, complete=True)
+            # the next trajectory has another policy and other arrays
+            part.packed = part.scorer = None
+            part.room = 0
             return
-        if self._pending.filled[0] >= self._due:
-            self._set_aside(part)
-            lesson = concat_batches(self._waiting)
-            update_policy(self._twin, lesson)
-            if self.lessons is not None:
-                self.lessons.append(lesson)
-            self._waiting, self._due = [], self._batch
-        if self.schedule.calibrate is not None and accepted > 0 and accepted % self.schedule.refresh == 0:
-            set_multiplier(self._sums[0], min(self._constants.c_max, self.schedule.calibrate(self._twin)))
+        if trajectory.pending.filled[0] >= trajectory.due:
+            self._set_aside_pending(trajectory, part)
+            batch = concat_batches(trajectory.earlier_batches)
+            update_policy(trajectory.policy, batch)
+            if self._record_batches:
+                self.batches.append(batch)
+            trajectory.earlier_batches, trajectory.due = [], trajectory.batch_size
+        refresh = self.schedule.refresh
+        if self.schedule.calibrate is not None and trajectory.accepted > 0 and trajectory.accepted % refresh == 0:
+            c = self.schedule.calibrate(trajectory.policy)
+            set_multiplier(trajectory.sums[0], min(self._constants.c_max, c))
 
-    def _set_aside(self, part: Part) -> None:
-        """Copy the queued events out of the part they are in."""
-        count = int(self._pending.filled[0])
-        if count:
-            places, probabilities = self._pending.places[:count], self._pending.probabilities[:count].copy()
-            self._waiting.append(part.asker(self._twin).lesson(places, probabilities))
-            self._due -= count
-            self._pending.filled[0] = 0
+    def _collect_accepted(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
+        n = int(part.accepted.filled[0])
+        if n:
+            trajectory.order.append(part.log._rows[part.accepted.positions[:n]])
+            trajectory.block_weights.append(part.accepted.weights[:n].copy())
+            part.accepted.filled[0] = 0
 
-    def _leave(self, part: Part) -> None:
-        """Take along what is still needed of a part that is about to go."""
-        if self._twin is not None:
-            self._note_accepted(part.log)
-            self._set_aside(part)
-            self._room = 0
+    def _set_aside_pending(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
+        """Copy the pending events out of the part they are in."""
+        pending = trajectory.pending
+        n = int(pending.filled[0])
+        if n:
+            if part.scorer is None:
+                part.scorer = BlockScorer(trajectory.policy, part.log)
+            batch = part.scorer.training_batch(pending.positions[:n], pending.probabilities[:n].copy())
+            trajectory.earlier_batches.append(batch)
+            trajectory.due -= n
+            pending.filled[0] = 0
 
-    def _finish(self, *, complete: bool) -> None:
-        close_block(self._sums[0], self._constants, self.curve)
-        order = joined(self._order, np.int64)
-        self.trajectories.append(Trajectory(self._sums[0], complete, order, joined(self._weights, np.float64)))
-        self._twin = None
-        if self.lessons is not None:
-            self.lessons.clear()
+    def _end_trajectory(self, trajectory: _OpenTrajectory, *, complete: bool) -> None:
+        close_block(trajectory.sums[0], self._constants, self.curve)
+        self.trajectories.append(_trajectory_of(trajectory, trajectory.sums[0], complete=complete))
+        self._open = None
+        self.batches.clear()
 
+    def state(self) -> dict[str, Any]:
+        """Return the state between two parts as arrays and numbers; the order must not be recorded.
 
-NONE: npt.NDArray[np.int64] = np.zeros(0, dtype=np.int64)
-
-
-def run_state(run: Run) -> dict[str, Any]:
-    """All that a run has come to; it must be between two parts, and keep no record of accepted events."""
-    assert not run.keep_order
-    done = np.array([trajectory.sums for trajectory in run.trajectories], dtype=REPLAY_RECORD)
-    state: dict[str, Any] = {
-        "done": _bare(done),
-        "complete": np.array([trajectory.complete for trajectory in run.trajectories], dtype=np.bool_),
-        "curve": list(run.curve),
-        "ratios": None if run._ratios is None else list(run._ratios),
-        "twin": None,
-    }
-    if run._twin is not None:
-        state["twin"] = {
-            "sums": _bare(run._sums),
-            "due": int(run._due),
-            "waiting": [batch_to_arrays(lesson) for lesson in run._waiting],
-            "policy": list(_leaves(run._twin._state)) if isinstance(run._twin, CompiledPolicy) else None,
+        A compiled policy is its arrays. The state of any other policy is what it learned: ``batches``, which the caller
+        stores.
+        """
+        assert not self._record_order
+        sums = np.array([trajectory.sums for trajectory in self.trajectories], dtype=TRAJECTORY)
+        state: dict[str, Any] = {
+            "events": self.events_fed,
+            "bounds": [
+                self.smallest_propensity,
+                self.smallest_is_known,
+                *self.reward_bounds,
+                *self.prediction_bounds,
+            ],
+            "sums": _as_integers(sums),
+            "complete": np.array([trajectory.complete for trajectory in self.trajectories], dtype=np.bool_),
+            "curve": list(self.curve),
+            "ratios": None if self._ratios is None else list(self._ratios),
+            "open": None,
         }
-    return state
+        trajectory = self._open
+        if trajectory is not None:
+            state["open"] = {
+                "sums": _as_integers(trajectory.sums),
+                "due": int(trajectory.due),
+                "batches": [batch_to_arrays(batch) for batch in trajectory.earlier_batches],
+                "policy": list(_leaves(trajectory.policy._state)) if trajectory.is_compiled else None,
+            }
+        return state
+
+    def load_state(self, state: dict[str, Any], log: Log, batches: Iterable[TrainingBatch]) -> None:
+        """Bring a new run to a state; ``log`` holds any events of the log, ``batches`` what the policy learned."""
+        self.events_fed = state["events"]
+        self.smallest_propensity, self.smallest_is_known, *bounds = state["bounds"]
+        self.reward_bounds, self.prediction_bounds = (bounds[0], bounds[1]), (bounds[2], bounds[3])
+        no_rows, no_weights = np.zeros(0, dtype=np.int64), np.zeros(0)
+        self.trajectories = [
+            Trajectory(sums, bool(complete), no_rows, no_weights)
+            for sums, complete in zip(state["sums"].view(TRAJECTORY), state["complete"], strict=True)
+        ]
+        self.curve = CurveSums(*state["curve"])
+        self._ratios = None if state["ratios"] is None else RunningQuantile(*state["ratios"])
+        # every finished trajectory took one child of the generator
+        self._rng.spawn(len(self.trajectories))
+        stored = state["open"]
+        if stored is None:
+            return
+        policy = start_copy(self.policy, log, self._rng.spawn(1)[0])
+        trajectory = _OpenTrajectory.start(policy, stored["sums"].view(TRAJECTORY))
+        trajectory.due = stored["due"]
+        trajectory.earlier_batches = [batch_from_arrays(batch) for batch in stored["batches"]]
+        if stored["policy"]:
+            for array, value in zip(_leaves(policy.state_for(log._contexts)), stored["policy"], strict=True):
+                if isinstance(array, np.ndarray):
+                    array[...] = value
+        for batch in batches:
+            update_policy(policy, batch)
+        self._open = trajectory
 
 
-def restore_run(run: Run, state: dict[str, Any], log: Log, lessons: Iterable[TrainingBatch]) -> None:
-    """Bring a new run to a state; ``log`` are any events of its log, ``lessons`` those of the present trajectory."""
-    sums = _record(state["done"])
-    run.trajectories[:] = [
-        Trajectory(own, bool(complete), NONE, NONE.astype(np.float64))
-        for own, complete in zip(sums, state["complete"], strict=True)
-    ]
-    run.curve = CurveSums(*state["curve"])
-    run._ratios = None if state["ratios"] is None else RunningQuantile(*state["ratios"])
-    # every trajectory took a stream of randomness of its own
-    run.rng.spawn(len(run.trajectories))
-    twin = state["twin"]
-    if twin is None:
-        return
-    run._enter(start_copy(run.policy, log, run.rng.spawn(1)[0]))
-    run._watch(_record(twin["sums"]))
-    run._due = twin["due"]
-    run._waiting = [batch_from_arrays(lesson) for lesson in twin["waiting"]]
-    if isinstance(run._twin, CompiledPolicy):
-        _restore_policy(run._twin, twin["policy"], log)
-    for lesson in lessons:
-        update_policy(run._twin, lesson)
+def _trajectory_of(open_trajectory: _OpenTrajectory, sums: npt.NDArray[Any], *, complete: bool) -> Trajectory:
+    order, weights = open_trajectory.order, open_trajectory.block_weights
+    return Trajectory(
+        sums,
+        complete,
+        np.concatenate(order) if order else np.zeros(0, dtype=np.int64),
+        np.concatenate(weights) if weights else np.zeros(0),
+    )
 
 
-def _restore_policy(policy: CompiledPolicy, kept: list[Any], log: Log) -> None:
-    if kept:
-        for own, was in zip(_leaves(policy.state_for(log._contexts)), kept, strict=True):
-            if isinstance(own, np.ndarray):
-                own[...] = was
+def _union(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:
+    """Return the smallest range that contains both ranges."""
+    return min(first[0], second[0]), max(first[1], second[1])
+
+
+def _as_integers(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
+    # all fields of TRAJECTORY have eight bytes
+    return np.ascontiguousarray(records).view(np.int64).copy()
 
 
 def _leaves(state: Any) -> Iterator[Any]:
-    """Arrays and numbers of a compiled policy's state, tuples inside it included, in order."""
+    """Iterate over arrays and numbers of a compiled policy's state, nested tuples included, in order."""
     if isinstance(state, tuple):
         for part in state:
             yield from _leaves(part)
     elif state is not None:
         yield state
-
-
-def _bare(records: npt.NDArray[Any]) -> npt.NDArray[np.int64]:
-    # all fields have eight bytes
-    return np.ascontiguousarray(records).view(np.int64).copy()
-
-
-def _record(bare: npt.NDArray[np.int64]) -> npt.NDArray[Any]:
-    return bare.view(REPLAY_RECORD)

@@ -1,4 +1,9 @@
-"""The columns that compiled code reads, and the records that a run of Algorithm 1 (Dudik et al. 2012) keeps."""
+"""Algorithm 1 (DR-ns; Dudik, Erhan, Langford, Li 2012) as a compiled loop, and the records it keeps.
+
+A built-in policy brings its own kernels. For a policy written in Python, the "policy" inside the loop is a table of the
+probabilities it returned for a block of events; so there is one loop, and both drivers give the same result.
+``backcast.reference`` is the same algorithm in plain Python.
+"""
 
 from __future__ import annotations
 
@@ -7,23 +12,21 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import BoolArray, FloatArray, IntArray, plain
-from backcast._engine.equations import accepts, corrected, excess_mass
-from backcast._engine.quantile import TOTAL, RunningQuantile, keep, quantile
+from backcast._arrays import BoolArray, FloatArray, IntArray, as_kernel_array
+from backcast._engine.equations import doubly_robust, excess_mass, is_accepted
+from backcast._engine.quantile import TOTAL, RunningQuantile, insert, quantile
 from backcast._kernels.contexts import Dense, View, dot, mask_of
 from backcast._kernels.dispatch import is_builtin, learn, register, score
 from backcast._kernels.jit import borrow, compiled, inlined, uncached
 from backcast.log import Log
 
 CURVE_BINS = 512
-
-
 ROUNDING = 1e-12
+NEVER = np.iinfo(np.int64).max
 
-
-REPLAY_RECORD = np.dtype(
+TRAJECTORY = np.dtype(
     [
-        ("c", np.float64),  # the multiplier in force, and one over it
+        ("c", np.float64),  # multiplier c_t in force, and its inverse
         ("inverse_c", np.float64),
         ("accepted", np.int64),  # t - 1
         ("events", np.int64),
@@ -40,9 +43,9 @@ REPLAY_RECORD = np.dtype(
         ("ratio", np.float64),  # sums of w and w^2, and the largest w
         ("ratio_squared", np.float64),
         ("largest_ratio", np.float64),
-        # the block under way: c does not change inside it, so plain sums are enough until it ends
+        # the open block B(t): c does not change inside it, so plain sums are enough until it is closed
         ("block_events", np.int64),
-        ("block_mean", np.float64),  # of the blocks before, within the reward range
+        ("block_mean", np.float64),  # mean value of the blocks before, within the reward range
         ("block_value", np.float64),
         ("block_variation", np.float64),  # sum of (R_k - block_mean)^2
         ("block_excess", np.float64),
@@ -51,7 +54,7 @@ REPLAY_RECORD = np.dtype(
 
 
 class EventArrays(NamedTuple):
-    """Columns of a log for compiled code; ``predicted`` has a row an event, or one row for all."""
+    """Columns of a log for compiled code; ``predicted`` has one row per event, or one row for all."""
 
     actions: IntArray
     rewards: FloatArray
@@ -60,9 +63,21 @@ class EventArrays(NamedTuple):
     available: BoolArray
     uniforms: FloatArray
 
+    @classmethod
+    def from_log(cls, log: Log, predicted: FloatArray, uniforms: FloatArray) -> EventArrays:
+        """Return the columns of a log in the memory layout that kernels are compiled for."""
+        return cls(
+            as_kernel_array(log._actions, np.int64),
+            as_kernel_array(log._rewards),
+            as_kernel_array(log._propensities),
+            as_kernel_array(predicted),
+            mask_of(log._available),
+            as_kernel_array(uniforms),
+        )
+
 
 class ReplayConstants(NamedTuple):
-    """What stays fixed in a run: the largest multiplier, whether a quantile moves it, the known reward range."""
+    """Constants of a replay: largest multiplier, whether a quantile adapts it, known reward range."""
 
     c_max: float
     adaptive: bool
@@ -71,14 +86,20 @@ class ReplayConstants(NamedTuple):
 
 
 class CurveSums(NamedTuple):
-    """Sums by round, in bins that double their width when they fill: ``c R, c, c^2 R^2, c^2 R, c^2``."""
+    """Sums by round, in bins that double their width when they are full: ``c R, c, c^2 R^2, c^2 R, c^2``."""
 
     sums: FloatArray
     width: IntArray
 
+    @classmethod
+    def empty(cls, horizon: int | None = None) -> CurveSums:
+        """Return empty sums; with a known horizon the bins have their final width from the start."""
+        width = 1 if horizon is None else -(-horizon // CURVE_BINS)
+        return cls(np.zeros((CURVE_BINS, 5)), np.array([width], dtype=np.int64))
+
 
 class TraceArrays(NamedTuple):
-    """What happened at every event; empty arrays where nobody asked."""
+    """What happened at every event; empty arrays record nothing."""
 
     multiplier: FloatArray
     weight: FloatArray
@@ -87,72 +108,121 @@ class TraceArrays(NamedTuple):
 
     @classmethod
     def of_length(cls, n: int) -> TraceArrays:
-        """Arrays for ``n`` events; 0 to record nothing."""
+        """Return arrays for ``n`` events."""
         return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n, dtype=np.bool_))
 
 
 class AcceptedEvents(NamedTuple):
-    """Places of the accepted events and the weights ``c_t |B(t)|`` of the blocks they end; empty if nobody asked."""
+    """Positions of accepted events and the weights ``c_t |B(t)|`` of the blocks they close; of length 0 to skip it."""
 
-    places: IntArray
+    positions: IntArray
     weights: FloatArray
     filled: IntArray
 
     @classmethod
     def of_length(cls, n: int) -> AcceptedEvents:
-        """Room for ``n`` acceptances."""
+        """Return room for ``n`` acceptances."""
+        return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(1, dtype=np.int64))
+
+
+class PendingBatch(NamedTuple):
+    """Accepted events that the policy has not learned yet; of length 0 for a policy that does not learn."""
+
+    positions: IntArray
+    probabilities: FloatArray
+    filled: IntArray
+
+    @classmethod
+    def of_length(cls, n: int) -> PendingBatch:
+        """Return an empty queue for ``n`` events."""
         return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(1, dtype=np.int64))
 
 
 class ReplayRecords(NamedTuple):
-    """All that a run writes down, handed through the loops as one value."""
+    """Everything that the loop writes."""
 
-    run: Any
+    trajectory: Any
     ratios: RunningQuantile
     curve: CurveSums
     accepted: AcceptedEvents
     trace: TraceArrays
+    pending: PendingBatch
 
 
-def event_arrays(log: Log, predicted: FloatArray, uniforms: FloatArray) -> EventArrays:
-    """The log's columns for compiled code."""
-    return EventArrays(
-        plain(log._actions, np.int64),
-        plain(log._rewards),
-        plain(log._propensities),
-        plain(predicted),
-        mask_of(log._available),
-        plain(uniforms),
-    )
+class StopConditions(NamedTuple):
+    """The loop returns at this many acceptances or this many pending events; it learns by itself at ``learn``."""
+
+    accepted: int
+    pending: int
+    learn: int
 
 
-def new_record(c: float, rule: ReplayConstants) -> npt.NDArray[Any]:
-    """The record of a trajectory that has seen nothing, with its first multiplier."""
-    run = np.zeros(1, dtype=REPLAY_RECORD)
-    run["c"] = c
-    run["inverse_c"] = 1.0 / c
-    run["block_mean"] = 0.5 * (rule.reward_low + rule.reward_high)
-    return run
+class ScoredBlock(NamedTuple):
+    """Probabilities that a Python policy returned for the events from ``start`` on."""
+
+    probabilities: FloatArray
+    start: int
 
 
-def new_curve(horizon: int | None = None) -> CurveSums:
-    """Empty sums by round; with a known horizon the bins are of their final width at once."""
-    width = 1 if horizon is None else -(-horizon // CURVE_BINS)
-    return CurveSums(np.zeros((CURVE_BINS, 5)), np.array([width], dtype=np.int64))
+def _read_scores(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        out[a] = state.probabilities[k - state.start, a]
+
+
+def _learn_in_python(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
+    pass
+
+
+register(ScoredBlock, score=_read_scores, learn=_learn_in_python)
+
+
+def new_trajectory(c: float, constants: ReplayConstants) -> npt.NDArray[Any]:
+    """Return the record of a trajectory without events, with its first multiplier (step 1)."""
+    trajectory = np.zeros(1, dtype=TRAJECTORY)
+    trajectory["c"] = c
+    trajectory["inverse_c"] = 1.0 / c
+    trajectory["block_mean"] = 0.5 * (constants.reward_low + constants.reward_high)
+    return trajectory
 
 
 @compiled
-def add_to_curve(curve: CurveSums, round_: int, c: float, events: int, value: float, squared: float) -> None:
-    """Add a block to the bin of its round, merging neighbours when the rounds outgrow the bins."""
+def set_multiplier(trajectory: Any, c: float) -> None:
+    """Set the multiplier c_t."""
+    trajectory.c = c
+    trajectory.inverse_c = 1.0 / c
+
+
+@compiled
+def add_event_to_block(trajectory: Any, weight: float, value: float) -> None:
+    """Add one event to the open block, and its weight to the sums behind the bias measures (section 3.2)."""
+    trajectory.block_events += 1
+    trajectory.block_value += value
+    # squares about the mean: plain sums of squares lose precision where rewards are far from 0
+    gap = value - trajectory.block_mean
+    trajectory.block_variation += gap * gap
+    trajectory.ratio += weight
+    trajectory.ratio_squared += weight * weight
+    if weight > trajectory.largest_ratio:
+        trajectory.largest_ratio = weight
+    excess = excess_mass(weight, trajectory.inverse_c)
+    # c is often the inverse of a weight itself: a difference of rounding size is no excess
+    if excess > ROUNDING * weight:
+        trajectory.block_excess += excess
+        trajectory.cut += 1
+
+
+@compiled
+def add_to_curve(curve: CurveSums, t: int, c: float, events: int, value: float, squared: float) -> None:
+    """Add a block to the bin of round ``t``, merging neighbouring bins if there are more rounds than bins."""
     sums, width = curve.sums, curve.width
-    while round_ >= sums.shape[0] * width[0]:
+    while t >= sums.shape[0] * width[0]:
         half = sums.shape[0] // 2
         for i in range(half):
             for j in range(sums.shape[1]):
                 sums[i, j] = sums[2 * i, j] + sums[2 * i + 1, j]
         sums[half:] = 0.0
         width[0] *= 2
-    row = sums[round_ // width[0]]
+    row = sums[t // width[0]]
     row[0] += c * value
     row[1] += c * events
     row[2] += c * c * squared
@@ -161,212 +231,185 @@ def add_to_curve(curve: CurveSums, round_: int, c: float, events: int, value: fl
 
 
 @compiled
-def set_multiplier(run: Any, c: float) -> None:
-    """Put a multiplier in force."""
-    run.c = c
-    run.inverse_c = 1.0 / c
+def close_block(trajectory: Any, constants: ReplayConstants, curve: CurveSums) -> None:
+    """Apply steps 2b and 2c to a whole block: ``R += c R_k`` and ``C += c``.
 
-
-@compiled
-def add_event_to_block(run: Any, weight: float, value: float) -> None:
-    """Add one event to the block under way, and its weight to what is known of the weights (section 3.2)."""
-    run.block_events += 1
-    run.block_value += value
-    # taken about the mean at once: sums of squares would lose it where rewards are far from 0
-    gap = value - run.block_mean
-    run.block_variation += gap * gap
-    run.ratio += weight
-    run.ratio_squared += weight * weight
-    if weight > run.largest_ratio:
-        run.largest_ratio = weight
-    excess = excess_mass(weight, run.inverse_c)
-    # c is often one over a weight itself: rounding is no excess
-    if excess > ROUNDING * weight:
-        run.block_excess += excess
-        run.cut += 1
-
-
-@compiled
-def close_block(run: Any, rule: ReplayConstants, curve: CurveSums) -> None:
-    """Steps 2b and 2c for a whole block, ``R += c R_k`` and ``C += c``.
-
-    The variation is taken about the mean of the blocks before, which this block did not set.
+    The variation is taken about the mean of the blocks before, which does not depend on this block.
     """
-    events, c = run.block_events, run.c
+    events, c = trajectory.block_events, trajectory.c
     if events == 0:
         return
-    mean, value = run.block_mean, run.block_value
-    run.variation += c * c * run.block_variation
-    run.reward += c * value
-    run.weight += c * events
-    run.value += value
-    run.events += events
-    run.excess += c * run.block_excess
-    add_to_curve(curve, run.accepted, c, events, value, run.block_variation + mean * (2.0 * value - events * mean))
-    run.block_mean = min(max(run.value / run.events, rule.reward_low), rule.reward_high)
-    run.block_events = 0
-    run.block_value = 0.0
-    run.block_variation = 0.0
-    run.block_excess = 0.0
+    mean, value = trajectory.block_mean, trajectory.block_value
+    trajectory.variation += c * c * trajectory.block_variation
+    trajectory.reward += c * value
+    trajectory.weight += c * events
+    trajectory.value += value
+    trajectory.events += events
+    trajectory.excess += c * trajectory.block_excess
+    squared = trajectory.block_variation + mean * (2.0 * value - events * mean)
+    add_to_curve(curve, trajectory.accepted, c, events, value, squared)
+    mean = trajectory.value / trajectory.events
+    trajectory.block_mean = min(max(mean, constants.reward_low), constants.reward_high)
+    trajectory.block_events = 0
+    trajectory.block_value = 0.0
+    trajectory.block_variation = 0.0
+    trajectory.block_excess = 0.0
 
 
 @compiled
-def record_acceptance(run: Any, k: int, reward: float, rule: ReplayConstants, records: ReplayRecords) -> None:
-    """Book an acceptance: the block ends, and the multiplier may move."""
+def record_acceptance(trajectory: Any, k: int, reward: float, constants: ReplayConstants, records: Any) -> None:
+    """Apply steps 2f i to iii to the records: the block is closed, t grows by one, the multiplier may change."""
     accepted = records.accepted
-    if accepted.places.size > 0:
-        accepted.places[accepted.filled[0]] = k
-        accepted.weights[accepted.filled[0]] = run.c * run.block_events
+    if accepted.positions.size > 0:
+        accepted.positions[accepted.filled[0]] = k
+        accepted.weights[accepted.filled[0]] = trajectory.c * trajectory.block_events
         accepted.filled[0] += 1
-    close_block(run, rule, records.curve)
-    if run.accepted > 0:
-        gap = reward - run.accepted_reward / run.accepted
-        run.accepted_variation += gap * gap * run.accepted / (run.accepted + 1)
-    run.accepted += 1
-    run.accepted_reward += reward
-    run.closed_reward = run.reward
-    run.closed_weight = run.weight
-    if rule.adaptive:
-        set_multiplier(run, min(rule.c_max, quantile(records.ratios)))
-
-
-class ScoredBlock(NamedTuple):
-    """Probabilities that a Python policy gave for the events from ``start`` on."""
-
-    probabilities: FloatArray
-    start: int
-
-
-def _read_score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    for a in range(out.size):
-        out[a] = state.probabilities[k - state.start, a]
-
-
-def _learn_outside(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
-    pass
-
-
-register(ScoredBlock, score=_read_score, learn=_learn_outside)
-
-
-NEVER = np.iinfo(np.int64).max
-
-
-class PendingBatch(NamedTuple):
-    """Accepted events that wait to be learned; no room at all for a policy that does not learn."""
-
-    places: IntArray
-    probabilities: FloatArray
-    filled: IntArray
-
-    @classmethod
-    def of_length(cls, n: int) -> PendingBatch:
-        """An empty queue for ``n`` events."""
-        return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(1, dtype=np.int64))
-
-
-class StopConditions(NamedTuple):
-    """When the loop hands back: at this many acceptances, at this queue length; and when it learns by itself."""
-
-    accepted: int
-    queue: int
-    learn: int
+    close_block(trajectory, constants, records.curve)
+    if trajectory.accepted > 0:
+        gap = reward - trajectory.accepted_reward / trajectory.accepted
+        trajectory.accepted_variation += gap * gap * trajectory.accepted / (trajectory.accepted + 1)
+    trajectory.accepted += 1
+    trajectory.accepted_reward += reward
+    trajectory.closed_reward = trajectory.reward
+    trajectory.closed_weight = trajectory.weight
+    if constants.adaptive:
+        set_multiplier(trajectory, min(constants.c_max, quantile(records.ratios)))
 
 
 @inlined
 def queue_event(pending: PendingBatch, k: int, probability: float) -> int:
-    """Put an accepted event in the queue, if there is one; its new length."""
-    if pending.places.size > 0:
-        pending.places[pending.filled[0]] = k
+    """Append an accepted event to the queue, if there is one, and return the length of the queue."""
+    if pending.positions.size > 0:
+        pending.positions[pending.filled[0]] = k
         pending.probabilities[pending.filled[0]] = probability
         pending.filled[0] += 1
     return int(pending.filled[0])
 
 
-def _drive(span: Any, state: Any, view: Any, events: Any, rule: Any, stops: Any, records: Any, pending: Any) -> int:
-    state, view, events, records, pending = (
-        borrow(state),
-        borrow(view),
-        borrow(events),
-        borrow(records),
-        borrow(pending),
-    )
+def _replay_events(
+    start: int, stop: int, state: Any, view: Any, events: Any, constants: Any, stops: Any, records: Any
+) -> int:
+    state, view, events, records = borrow(state), borrow(view), borrow(events), borrow(records)
     actions, rewards, propensities, uniforms = events.actions, events.rewards, events.propensities, events.uniforms
-    predicted, available, trace = events.predicted, events.available, records.trace
-    multiplier, weights, values, taken = trace.multiplier, trace.weight, trace.value, trace.accepted
-    run, ratios, adaptive = records.run[0], records.ratios, rule.adaptive
-    totals, ceiling = ratios.counts, ratios.ceiling
-    many, traced = predicted.shape[0] > 1, taken.size > 0
+    predicted, available, trace, pending = events.predicted, events.available, records.trace, records.pending
+    multipliers, weights, values, accepted_flags = trace.multiplier, trace.weight, trace.value, trace.accepted
+    trajectory, ratios, adaptive = records.trajectory[0], records.ratios, constants.adaptive
+    counts, ceiling = ratios.counts, ratios.ceiling
+    one_row_each, traced = predicted.shape[0] > 1, accepted_flags.size > 0
     target = np.empty(predicted.shape[1])
-    for k in range(span[0], span[1]):
+    for k in range(start, stop):
+        # step 2: consider event (x_k, a_k, r_k, p_k); target = pi(. | x_k, h_{t-1})
         score(state, view, k, available, target)
         action, propensity = actions[k], propensities[k]
         probability = target[action]
         weight = probability / propensity
-        row = k if many else 0
-        value = corrected(dot(predicted[row], target), weight, rewards[k], predicted[row, action])
-        accepted = probability > 0.0 and accepts(uniforms[k], run.c, probability, propensity)
+        row = k if one_row_each else 0
+        # step 2a: R_k, the doubly robust value
+        value = doubly_robust(dot(predicted[row], target), weight, rewards[k], predicted[row, action])
+        # steps 2e, 2f: accept with probability min(1, c_t pi / p_k)
+        accepted = probability > 0.0 and is_accepted(uniforms[k], trajectory.c, probability, propensity)
         if traced:
-            multiplier[k], weights[k], values[k], taken[k] = run.c, weight, value, accepted
-        add_event_to_block(run, weight, value)
+            multipliers[k], weights[k], values[k], accepted_flags[k] = trajectory.c, weight, value, accepted
+        # steps 2b, 2c: c_t is constant within a block, so R_k is summed here and multiplied when the block is closed
+        add_event_to_block(trajectory, weight, value)
         if adaptive:
-            totals[TOTAL] += 1
+            # step 2d: Q gains p_k / pi; ratios at or above the ceiling are only counted
+            counts[TOTAL] += 1
             ratio = propensity / probability if probability > 0.0 else np.inf
             if ratio < ceiling[0]:
-                keep(ratios, ratio)
+                insert(ratios, ratio)
         if accepted:
-            record_acceptance(run, k, rewards[k], rule, records)
-            waiting = queue_event(pending, k, probability)
-            if run.accepted >= stops.accepted or waiting >= stops.queue:
+            # step 2f, i to iii
+            record_acceptance(trajectory, k, rewards[k], constants, records)
+            n_pending = queue_event(pending, k, probability)
+            if trajectory.accepted >= stops.accepted or n_pending >= stops.pending:
                 return k + 1
-            if waiting >= stops.learn:
-                for i in range(waiting):
-                    j = pending.places[i]
+            if n_pending >= stops.learn:
+                for i in range(n_pending):
+                    j = pending.positions[i]
                     learn(state, view, j, actions[j], rewards[j], pending.probabilities[i])
                 pending.filled[0] = 0
-    return int(span[1])
+    return stop
 
 
-_drive_cached = compiled(_drive)
+_replay_events_cached = compiled(_replay_events)
+_replay_events_uncached = uncached(_replay_events)
 
 
-_drive_fresh = uncached(_drive)
-
-
-def drive(
-    span: tuple[int, int],
+def replay_events(
+    start: int,
+    stop: int,
     state: Any,
     view: View,
     events: EventArrays,
-    rule: ReplayConstants,
+    constants: ReplayConstants,
     stops: StopConditions,
     records: ReplayRecords,
-    pending: PendingBatch,
 ) -> int:
-    """Take events ``span[0]..span[1]`` through Algorithm 1, steps 2a to 2f; the place after the last one taken."""
-    loop = _drive_cached if is_builtin(state) else _drive_fresh
-    return int(loop(span, state, view, events, rule, stops, records, pending))
+    """Process events ``start..stop-1`` with a compiled policy; return the position after the last one processed."""
+    loop = _replay_events_cached if is_builtin(state) else _replay_events_uncached
+    return int(loop(start, stop, state, view, events, constants, stops, records))
 
 
-def pack(
-    events: EventArrays, rule: ReplayConstants, records: ReplayRecords, pending: PendingBatch
-) -> tuple[tuple[Any, ...], tuple[Any, ...]]:
-    """Arrays and numbers as two plain tuples, which reach compiled code four times faster than named ones."""
-    arrays = (*events, records.run, *records.ratios[:-1], *records.curve, *records.accepted, *records.trace, *pending)
-    return arrays, (*rule, records.ratios.q)
+class PackedReplay(NamedTuple):
+    """All arguments that are the same for the blocks of one part, without nesting.
+
+    A plain tuple of arrays is passed to compiled code four times faster than nested named tuples; a Python policy needs
+    one such call per block.
+    """
+
+    actions: IntArray
+    rewards: FloatArray
+    propensities: FloatArray
+    predicted: FloatArray
+    available: BoolArray
+    uniforms: FloatArray
+    c_max: float
+    adaptive: bool
+    reward_low: float
+    reward_high: float
+    trajectory: Any
+    ratios_low: FloatArray
+    ratios_high: FloatArray
+    ratios_counts: IntArray
+    ratios_ceiling: FloatArray
+    ratios_q: float
+    curve_sums: FloatArray
+    curve_width: IntArray
+    accepted_positions: IntArray
+    accepted_weights: FloatArray
+    accepted_filled: IntArray
+    trace_multiplier: FloatArray
+    trace_weight: FloatArray
+    trace_value: FloatArray
+    trace_accepted: BoolArray
+    pending_positions: IntArray
+    pending_probabilities: FloatArray
+    pending_filled: IntArray
+
+
+def pack_replay(events: EventArrays, constants: ReplayConstants, records: ReplayRecords) -> tuple[Any, ...]:
+    """Return the fields of :class:`PackedReplay` as a plain tuple; :func:`replay_scored_block` is its inverse."""
+    trajectory, *tuples = records
+    fields: tuple[Any, ...] = (*events, *constants, trajectory, *(field for each in tuples for field in each))
+    return tuple(PackedReplay(*fields))
 
 
 @compiled
-def drive_scored(
-    span: tuple[int, int], probabilities: FloatArray, accepted: int, queue: int, arrays: Any, numbers: Any
+def replay_scored_block(
+    start: int, stop: int, probabilities: FloatArray, max_accepted: int, max_pending: int, packed: Any
 ) -> int:
-    """The same for a block that a Python policy has scored, its events from ``span[0]`` on; see :func:`pack`."""
-    events = EventArrays(arrays[0], arrays[1], arrays[2], arrays[3], arrays[4], arrays[5])
-    ratios = RunningQuantile(arrays[7], arrays[8], arrays[9], arrays[10], numbers[4])
-    taken = AcceptedEvents(arrays[13], arrays[14], arrays[15])
-    trace = TraceArrays(arrays[16], arrays[17], arrays[18], arrays[19])
-    records = ReplayRecords(arrays[6], ratios, CurveSums(arrays[11], arrays[12]), taken, trace)
-    pending = PendingBatch(arrays[20], arrays[21], arrays[22])
-    rule = ReplayConstants(numbers[0], numbers[1], numbers[2], numbers[3])
-    scored, stops = ScoredBlock(probabilities, span[0]), StopConditions(accepted, queue, NEVER)
-    return _drive_cached(span, scored, Dense(probabilities), events, rule, stops, records, pending)
+    """Process events ``start..stop-1``, for which a Python policy returned these probabilities."""
+    p = PackedReplay(*packed)
+    events = EventArrays(p.actions, p.rewards, p.propensities, p.predicted, p.available, p.uniforms)
+    constants = ReplayConstants(p.c_max, p.adaptive, p.reward_low, p.reward_high)
+    records = ReplayRecords(
+        p.trajectory,
+        RunningQuantile(p.ratios_low, p.ratios_high, p.ratios_counts, p.ratios_ceiling, p.ratios_q),
+        CurveSums(p.curve_sums, p.curve_width),
+        AcceptedEvents(p.accepted_positions, p.accepted_weights, p.accepted_filled),
+        TraceArrays(p.trace_multiplier, p.trace_weight, p.trace_value, p.trace_accepted),
+        PendingBatch(p.pending_positions, p.pending_probabilities, p.pending_filled),
+    )
+    block, stops = ScoredBlock(probabilities, start), StopConditions(max_accepted, max_pending, NEVER)
+    return _replay_events_cached(start, stop, block, Dense(probabilities), events, constants, stops, records)

@@ -1,9 +1,8 @@
-"""Pieces of work, done one by one, side by side, or on a cluster: what is done does not depend on who did it.
+"""run_jobs: run independent jobs in order of their numbers, in parallel, from a checkpoint, with progress.
 
-Every piece has a key of its own, from which it takes its randomness, and leaves a small result. joblib hands the pieces
-out: to threads or processes of this machine, or to a cluster where the caller said so with ``joblib.parallel_config``.
-Results may be kept in a checkpoint, and those that are kept are not computed again. Work of a worker that died is done
-by another.
+Every job has a key, from which it takes its randomness, and a small result, so results do not depend on where a job
+ran. joblib distributes the jobs: to threads or processes of this machine, or to a cluster that the caller selected with
+``joblib.parallel_config``. Jobs of a worker that died are run again by another.
 """
 
 from __future__ import annotations
@@ -15,55 +14,40 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from backcast._parallel.checkpoint import Checkpoint
-from backcast._parallel.time_limit import out_of_time
-from backcast._parallel.workers import SharedArguments, Task, WorkerPool
+from backcast._parallel.time_limit import time_limit_error
+from backcast._parallel.workers import Backend, Job, SharedArguments, select_backend
 from backcast.errors import OptionError, StopEvaluation, WorkError
 
-PATIENCE = 3  # times in a row that workers may die without finishing a piece
-
-
-LOST = {
+MAX_DEATHS = 3  # times in a row that workers may die without finishing a job
+WORKER_LOSSES = {
     "BrokenProcessPool",  # processes of this machine
-    "KilledWorker",  # Dask, when a piece was tried on several workers and all of them died
-    "CancelledError",  # Dask, when all workers died that held what the pieces share
+    "KilledWorker",  # Dask, when a job was tried on several workers and all of them died
+    "CancelledError",  # Dask, when all workers died that held the shared arguments
     "RayActorError",
     "WorkerCrashedError",
 }
 
 
-def no_progress(events: int) -> None:
-    """Nobody is watching."""
-
-
-class Job(NamedTuple):
-    """One piece of work.
-
-    ``key`` names it, alone among the pieces of a question and alike in every run; ``events`` is its size, for whoever
-    watches the progress.
-    """
-
-    key: tuple[str | int, ...]
-    arguments: tuple[Any, ...]
-    events: int
-
-    @property
-    def name(self) -> str:
-        """What messages call it."""
-        return " ".join(map(str, self.key))
+def ignore_progress(events: int) -> None:
+    """Do nothing: the default progress callback."""
 
 
 @dataclass(frozen=True)
 class Execution:
-    """On what terms work is done: how many pieces at once, how long one may take, where they are kept, who watches."""
+    """How jobs are run: parallel jobs, seconds per job, folder of finished jobs, and the progress callback.
+
+    ``n_jobs`` is None for what ``joblib.parallel_config`` sets, else one. ``on_progress`` gets the number of events
+    processed since its last call and may raise :class:`StopEvaluation`.
+    """
 
     n_jobs: int | None = None
     time_limit: float | None = None
-    keep: Checkpoint | None = None
-    on_progress: Callable[[int], None] = no_progress
+    checkpoint: Checkpoint | None = None
+    on_progress: Callable[[int], None] = ignore_progress
 
 
 class JobResults(NamedTuple):
-    """Results in the order of the jobs; fewer where somebody had enough."""
+    """Results in the order of the jobs; fewer if the progress callback stopped the run."""
 
     results: list[Any]
     stopped: bool
@@ -73,94 +57,81 @@ def run_jobs(
     function: Callable[..., Any],
     shared: SharedArguments,
     jobs: Sequence[Job],
-    terms: Execution,
+    execution: Execution,
     *,
     threads: bool = False,
-    kinds: Sequence[type] = (),
+    result_types: Sequence[type] = (),
 ) -> JobResults:
-    """Results of ``function(*shared.values, *job.arguments)`` for every job.
+    """Return ``function(*shared.values, *job.arguments)`` for every job.
 
-    ``threads`` says that the function lets go of the interpreter's lock, so that threads of one process serve as well.
-    ``kinds`` are the NamedTuples and dataclasses in the results, which a checkpoint must know.
+    ``threads`` means that the function releases the interpreter lock, so threads of one process are as good as
+    processes. ``result_types`` are the NamedTuples and dataclasses in results, which a checkpoint needs to read them.
 
     >>> run_jobs(pow, SharedArguments(2), [Job(("power", n), (n,), events=1) for n in (3, 4)], Execution())
     JobResults(results=[8, 16], stopped=False)
     """
     from threadpoolctl import threadpool_limits
 
-    crew = WorkerPool(terms.n_jobs, threads, terms.time_limit, one_by_one=terms.keep is not None)
-    found = {} if terms.keep is None else _kept(terms.keep, jobs, kinds)
-    told = 0
+    checkpoint = execution.checkpoint
+    results: dict[int, Any] = {}
+    if checkpoint is not None:
+        stored = {i: checkpoint.get(job.file_name, result_types) for i, job in enumerate(jobs)}
+        results = {i: entry.value for i, entry in stored.items() if entry is not None}
+    # results that are stored are wanted one by one, as soon as they exist
+    backend = select_backend(execution.n_jobs, execution.time_limit, threads=threads, one_by_one=checkpoint is not None)
+    reported = 0
     with threadpool_limits(1):
-        work = _new_results(crew, function, shared, jobs, found)
+        computed = _compute(backend, function, shared, jobs, [i for i in range(len(jobs)) if i not in results])
         try:
-            while told < len(jobs):
-                if told in found:
-                    # in the order of the jobs, so that whoever has enough gets the first so many of them
-                    told += 1
-                    terms.on_progress(jobs[told - 1].events)
+            while reported < len(jobs):
+                if reported in results:
+                    # progress is reported in the order of the jobs, so a run that is stopped has the first of them
+                    reported += 1
+                    execution.on_progress(jobs[reported - 1].events)
                     continue
-                place, result = next(work)
-                found[place] = result
-                if terms.keep is not None:
-                    terms.keep.put(_file(jobs[place]), result, kinds)
+                i, result = next(computed)
+                results[i] = result
+                if checkpoint is not None:
+                    checkpoint.put(jobs[i].file_name, result, result_types)
         except StopEvaluation:
-            return JobResults([found[place] for place in range(told)], stopped=True)
+            return JobResults([results[i] for i in range(reported)], stopped=True)
         finally:
-            work.close()
-    return JobResults([found[place] for place in range(len(jobs))], stopped=False)
+            computed.close()
+    return JobResults([results[i] for i in range(len(jobs))], stopped=False)
 
 
-def _kept(keep: Checkpoint, jobs: Sequence[Job], kinds: Sequence[type]) -> dict[int, Any]:
-    pieces = {place: keep.get(_file(job), kinds) for place, job in enumerate(jobs)}
-    return {place: piece.value for place, piece in pieces.items() if piece is not None}
-
-
-def _file(job: Job) -> str:
-    return "-".join(map(str, job.key))
-
-
-def _new_results(
-    crew: WorkerPool, function: Callable[..., Any], shared: SharedArguments, jobs: Sequence[Job], found: dict[int, Any]
+def _compute(
+    backend: Backend, function: Callable[..., Any], shared: SharedArguments, jobs: Sequence[Job], missing: list[int]
 ) -> Generator[tuple[int, Any], None, None]:
-    """Results that are not found yet; where workers die, what they had in hand is given to others."""
+    """Yield index and result of the missing jobs; jobs of workers that die are sent out again."""
     deaths = 0
-    missing = [place for place in range(len(jobs)) if place not in found]
     while missing:
-        results = crew.results(function, shared, [Task(i, jobs[i].name, jobs[i].arguments) for i in missing])
+        results = backend.map(function, shared, [(i, jobs[i]) for i in missing])
         try:
-            for place, result in results:
+            for i, result in results:
                 deaths = 0
-                missing.remove(place)
-                yield place, result
-        except (TimeoutError, multiprocessing.TimeoutError) as problem:
-            if crew.time_limit is None:
-                raise WorkError(f"the work could not be sent out: {problem}") from problem
-            raise out_of_time(f"{jobs[missing[0]].name}, or one sent out with it,", crew.time_limit) from None
-        except pickle.PicklingError as problem:
-            raise _unsendable(problem) from problem
-        except Exception as problem:
-            if not _is_loss(problem):
+                missing.remove(i)
+                yield i, result
+        except (TimeoutError, multiprocessing.TimeoutError) as error:
+            if backend.time_limit is None:
+                raise WorkError(f"the jobs could not be sent to the workers: {error}") from error
+            name = f"{jobs[missing[0]].name}, or a job sent out with it,"
+            raise time_limit_error(name, backend.time_limit) from None
+        except pickle.PicklingError as error:
+            # the cause may be a whole remote traceback, whose last line names the problem
+            reason = str(error.__cause__ or error).strip('"\n ').splitlines()[-1]
+            raise OptionError(
+                f"the jobs cannot be sent to other processes ({reason}); use n_jobs=1, or a policy that can be pickled"
+            ) from error
+        except Exception as error:
+            if not any(kind.__name__ in WORKER_LOSSES for kind in type(error).__mro__):
                 raise
             deaths += 1
-            if deaths == PATIENCE:
+            if deaths == MAX_DEATHS:
                 raise WorkError(
-                    f"workers died {deaths} times in a row while doing {jobs[missing[0]].name} and what came with it; "
-                    "most likely memory ran out: use fewer at once (n_jobs), or a shorter log"
-                ) from problem
+                    f"workers died {deaths} times in a row while running {jobs[missing[0]].name} and the jobs sent "
+                    "with it; most likely memory ran out: use fewer parallel jobs (n_jobs), or a shorter log"
+                ) from error
             shared.close()
         finally:
             results.close()
-
-
-def _is_loss(problem: Exception) -> bool:
-    return any(kind.__name__ in LOST for kind in type(problem).__mro__)
-
-
-def _unsendable(problem: Exception) -> OptionError:
-    # the cause may be the whole of a remote traceback, whose last line says what it was
-    reason = str(problem.__cause__ or problem).strip('"\n ').splitlines()[-1]
-    return OptionError(
-        f"the work cannot be sent to other processes ({reason}); run it with n_jobs=1, or give a policy that can be "
-        "pickled"
-    )

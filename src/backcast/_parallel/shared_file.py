@@ -1,7 +1,7 @@
-"""Values laid in a file once, for all processes of this machine to map; a piece of work then carries the place alone.
+"""Arguments in one memory-mapped file, for all worker processes of this machine; a job then carries a reference only.
 
-Pickle leaves arrays out of its message (protocol 5); they stand before it in the file as they lie in memory. A worker
-maps the file when it is first sent there, and forgets it when the file is gone.
+Pickle protocol 5 leaves arrays out of its message; they are written before it as they are in memory. A worker maps the
+file on first use and drops the mapping when the file is deleted.
 """
 
 from __future__ import annotations
@@ -23,153 +23,137 @@ import numpy as np
 
 from backcast.errors import WorkError
 
-BEGINNING = 64  # bytes: every array begins at a multiple, as compiled code likes it
-
-
-LOOK = 1.0  # seconds between two looks whether a mapped file is still wanted
-
-
-IN_MEMORY = "/dev/shm"
+ALIGNMENT = 64  # bytes: every array starts at a multiple, as compiled code prefers
+POLL_SECONDS = 1.0  # between two checks whether a mapped file still exists
+MEMORY_FOLDER = "/dev/shm"
 
 
 class SharedFileRef(NamedTuple):
-    """A file of values, and where in it arrays and the message that names them begin and end."""
+    """Path of a shared file, and where in it arrays and the pickle message start and stop."""
 
     path: str
     spans: tuple[tuple[int, int], ...]
 
 
 class SharedFile:
-    """Values in a file of their own, which goes with them.
+    """Values in a temporary file that is deleted with this object.
 
-    >>> laid = SharedFile((np.arange(3), "a"))
-    >>> load_shared(laid.place)
+    >>> file = SharedFile((np.arange(3), "a"))
+    >>> load_shared(file.reference)
     (array([0, 1, 2]), 'a')
-    >>> laid.close()
-    >>> os.path.exists(laid.place.path)
+    >>> file.close()
+    >>> os.path.exists(file.reference.path)
     False
     """
 
     def __init__(self, values: tuple[Any, ...]) -> None:
-        arrays: list[pickle.PickleBuffer] = []
-        parts = [*_contents(arrays, _message(values, arrays))]
-        spans = tuple(_spans([part.nbytes for part in parts]))
-        handle, path = tempfile.mkstemp(prefix=f"backcast-{os.getpid()}-", dir=_folder(spans[-1][1]))
-        self.place = SharedFileRef(path, spans)
-        tracker = _tracker()
-        # should this process be killed, whoever is left of its workers and their tracker removes the file
-        tracker.register(path, "file")
-        self.close = weakref.finalize(self, _remove, path, os.getpid(), tracker)
+        from joblib.externals.loky.backend import resource_tracker
+
+        buffers: list[pickle.PickleBuffer] = []
+        message = _dump(values, buffers)
+        contents = [*(buffer.raw() for buffer in buffers), memoryview(message)]
+        spans = tuple(_lay_out([part.nbytes for part in contents]))
+        size = spans[-1][1]
+        handle, path = tempfile.mkstemp(prefix=f"backcast-{os.getpid()}-", dir=_choose_folder(size))
+        self.reference = SharedFileRef(path, spans)
+        # if this process is killed, the tracker of its workers deletes the file
+        resource_tracker.register(path, "file")
+        self.close = weakref.finalize(self, _delete, path, os.getpid(), resource_tracker)
         try:
             with open(handle, "wb") as file:
-                for part, (begin, _) in zip(parts, spans, strict=True):
-                    file.seek(begin)
+                for part, (start, _) in zip(contents, spans, strict=True):
+                    file.seek(start)
                     file.write(part)
-        except OSError as problem:
+        except OSError as error:
             self.close()
-            raise _no_room(os.path.dirname(path), spans[-1][1], problem.strerror) from problem
+            raise _no_room_error(os.path.dirname(path), size, error.strerror) from error
 
 
-def _message(values: tuple[Any, ...], arrays: list[pickle.PickleBuffer]) -> bytes:
+def _dump(values: tuple[Any, ...], buffers: list[pickle.PickleBuffer]) -> bytes:
     try:
         import cloudpickle
-    except ImportError:  # older joblib brings its own
+    except ImportError:  # older versions of joblib have their own copy
         from joblib.externals import cloudpickle
     try:
-        message: bytes = cloudpickle.dumps(values, protocol=5, buffer_callback=arrays.append)
-    except (TypeError, AttributeError, RecursionError) as problem:
-        raise pickle.PicklingError(str(problem)) from problem
+        message: bytes = cloudpickle.dumps(values, protocol=5, buffer_callback=buffers.append)
+    except (TypeError, AttributeError, RecursionError) as error:
+        raise pickle.PicklingError(str(error)) from error
     return message
 
 
-def _contents(arrays: Sequence[pickle.PickleBuffer], message: bytes) -> Iterator[memoryview]:
-    for array in arrays:
-        yield array.raw()
-    yield memoryview(message)
+def _lay_out(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """Yield aligned start and stop of contents of these sizes.
 
-
-def _spans(sizes: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """Where things of these sizes begin and end.
-
-    >>> list(_spans([10, 64, 1]))
+    >>> list(_lay_out([10, 64, 1]))
     [(0, 10), (64, 128), (128, 129)]
     """
-    begin = 0
+    start = 0
     for size in sizes:
-        yield begin, begin + size
-        begin += -(-size // BEGINNING) * BEGINNING
+        yield start, start + size
+        start += -(-size // ALIGNMENT) * ALIGNMENT
 
 
-def _folder(size: int) -> str:
-    """Where the user says, else in memory, else among temporary files: the first with room to spare."""
+def _choose_folder(size: int) -> str:
+    """Return ``JOBLIB_TEMP_FOLDER``, else memory, else the folder for temporary files: the first with enough room."""
     named = os.environ.get("JOBLIB_TEMP_FOLDER")
-    folders = [named] if named else [IN_MEMORY, tempfile.gettempdir()]
+    folders = [named] if named else [MEMORY_FOLDER, tempfile.gettempdir()]
     for folder in folders:
         if os.access(folder, os.W_OK) and shutil.disk_usage(folder).free > 2 * size:
             return folder
-    raise _no_room(folders[-1], size, "there is too little room")
+    raise _no_room_error(folders[-1], size, "there is not enough room")
 
 
-def _no_room(folder: str, size: int, reason: str | None) -> WorkError:
+def _no_room_error(folder: str, size: int, reason: str | None) -> WorkError:
     return WorkError(
-        f"{size / 1e6:,.0f} MB that workers share could not be laid in {folder} ({reason}); name a folder with room in "
-        "JOBLIB_TEMP_FOLDER, or use n_jobs=1"
+        f"{size / 1e6:,.0f} MB of arguments for the workers could not be written to {folder} ({reason}); set "
+        "JOBLIB_TEMP_FOLDER to a folder with enough room, or use n_jobs=1"
     )
 
 
-def _tracker() -> Any:
-    from joblib.externals.loky.backend import resource_tracker
-
-    return resource_tracker
-
-
-def _remove(path: str, owner: int, tracker: Any) -> None:
-    if os.getpid() != owner:  # a copy of this process that has ended
+def _delete(path: str, owner: int, tracker: Any) -> None:
+    if os.getpid() != owner:  # this is a forked copy of the owner
         return
     with suppress(OSError):
         os.unlink(path)
         tracker.unregister(path, "file")
 
 
-_held: dict[str, tuple[Any, ...]] = {}
+_mapped: dict[str, tuple[Any, ...]] = {}
 
 
-def load_shared(place: SharedFileRef) -> tuple[Any, ...]:
-    """The values, mapped when they are first asked for; those of one file at a time.
+def load_shared(reference: SharedFileRef) -> tuple[Any, ...]:
+    """Return the values of a shared file, mapped on first use; one file at a time is kept mapped.
 
-    Arrays count as writable, else every pass would make a copy; what is written stays with this process.
+    Arrays are writable (copy-on-write), because every pass would copy read-only ones.
     """
-    found = _held.get(place.path)
-    if found is None:
-        found = _mapped(place)
-        _held.clear()
-        _held[place.path] = found
-        threading.Thread(target=_forget, args=(place.path,), daemon=True).start()
-    return found
-
-
-def _mapped(place: SharedFileRef) -> tuple[Any, ...]:
-    try:
-        _check_own(place.path)
-        whole = np.memmap(place.path, np.uint8, "c")
-    except OSError as problem:
-        raise WorkError(f"{place.path}, which workers share, cannot be read: {problem.strerror}") from problem
-    *arrays, message = (whole[begin:end] for begin, end in place.spans)
-    values: tuple[Any, ...] = pickle.loads(message.data, buffers=arrays)
+    values = _mapped.get(reference.path)
+    if values is None:
+        values = _map_file(reference)
+        _mapped.clear()
+        _mapped[reference.path] = values
+        threading.Thread(target=_drop_when_deleted, args=(reference.path,), daemon=True).start()
     return values
 
 
-def _check_own(path: str) -> None:
-    """What is unpickled may run code, so it must be what a process of this user laid there, and nobody else could."""
-    found = os.lstat(path)
-    mine = not hasattr(os, "getuid") or (found.st_uid == os.getuid() and not found.st_mode & 0o077)
-    if not (stat.S_ISREG(found.st_mode) and mine):
-        raise WorkError(f"{path}, which workers share, is not this user's alone; it is not read")
+def _map_file(reference: SharedFileRef) -> tuple[Any, ...]:
+    path = reference.path
+    try:
+        # unpickling may run code, so the file must have been written by this user, and by no one else
+        status = os.lstat(path)
+        private = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
+        if not (stat.S_ISREG(status.st_mode) and private):
+            raise WorkError(f"the shared file {path} is not private to this user; it is not read")
+        content = np.memmap(path, np.uint8, "c")
+    except OSError as error:
+        raise WorkError(f"the shared file {path} cannot be read: {error.strerror}") from error
+    *buffers, message = (content[start:stop] for start, stop in reference.spans)
+    values: tuple[Any, ...] = pickle.loads(message.data, buffers=buffers)
+    return values
 
 
-def _forget(path: str) -> None:
-    """Let go of the values when whoever laid them has no more work on them; a worker would keep their memory."""
-    while path in _held and os.path.exists(path):
-        time.sleep(LOOK)
+def _drop_when_deleted(path: str) -> None:
+    """Drop the mapping once the owner has deleted the file, so that an idle worker holds no memory."""
+    while path in _mapped and os.path.exists(path):
+        time.sleep(POLL_SECONDS)
     if not sys.is_finalizing():
-        _held.pop(path, None)
+        _mapped.pop(path, None)

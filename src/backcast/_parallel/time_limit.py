@@ -1,4 +1,4 @@
-"""How long a piece of work may take, and how one that takes longer is interrupted."""
+"""Interrupt a job that runs too long."""
 
 from __future__ import annotations
 
@@ -13,61 +13,62 @@ from backcast.errors import WorkError
 
 
 class TimeLimit(NamedTuple):
-    """Seconds for a piece, and for whoever asked to lose patience beyond that."""
+    """Seconds that a job may take, and seconds beyond that after which its worker is killed."""
 
     seconds: float
-    grace: float
+    kill_after: float
 
 
-class _OutOfTime(BaseException):
-    """Not an Exception, so that a policy that catches those does not catch this."""
+class _TimeLimitReached(BaseException):
+    """Not an Exception, so that a policy that catches exceptions does not catch it."""
 
 
 @contextmanager
-def time_limit_of(limit: TimeLimit | None, name: str, *, elsewhere: bool) -> Iterator[None]:
-    """Interrupt Python code after so many seconds; compiled code is interrupted when it returns.
+def limit_time(limit: TimeLimit | None, name: str, *, in_worker: bool) -> Iterator[None]:
+    """Interrupt Python code after the time limit; compiled code is interrupted when it returns.
 
-    Signals reach the main thread of a process alone. Some clusters work in other threads: there another thread watches.
+    Signals are delivered to the main thread only; in other threads, which some clusters use, a watching thread raises
+    the exception.
     """
     if limit is None:
         yield
         return
     by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     try:
-        with _alarm(limit.seconds) if by_signal else _watch(limit, elsewhere):
+        with _set_alarm(limit.seconds) if by_signal else _watch_thread(limit, in_worker):
             yield
-    except _OutOfTime:
-        raise out_of_time(name, limit.seconds) from None
+    except _TimeLimitReached:
+        raise time_limit_error(name, limit.seconds) from None
 
 
 @contextmanager
-def _alarm(seconds: float) -> Iterator[None]:
-    def ring(number: int, frame: Any) -> None:
-        raise _OutOfTime
+def _set_alarm(seconds: float) -> Iterator[None]:
+    def interrupt(number: int, frame: Any) -> None:
+        raise _TimeLimitReached
 
-    before = signal.signal(signal.SIGALRM, ring)
+    previous = signal.signal(signal.SIGALRM, interrupt)
     signal.setitimer(signal.ITIMER_REAL, seconds)
     try:
         yield
     finally:
         signal.setitimer(signal.ITIMER_REAL, 0.0)
-        signal.signal(signal.SIGALRM, before)
+        signal.signal(signal.SIGALRM, previous)
 
 
 @contextmanager
-def _watch(limit: TimeLimit, elsewhere: bool) -> Iterator[None]:
-    """Interrupt this thread; end a worker's process where that does not help, for it would never work again.
+def _watch_thread(limit: TimeLimit, in_worker: bool) -> Iterator[None]:
+    """Raise in this thread; kill a worker process that does not react, because it would never be free again.
 
-    That comes later than whoever asked loses patience, so that the piece is not given to the next worker.
+    The kill comes later than the parent's own timeout, so that the job is not sent to another worker.
     """
     from ctypes import c_ulong, py_object, pythonapi
 
-    watched, over = c_ulong(threading.get_ident()), threading.Event()
+    thread_id, finished = c_ulong(threading.get_ident()), threading.Event()
 
     def watch() -> None:
-        if not over.wait(limit.seconds):
-            pythonapi.PyThreadState_SetAsyncExc(watched, py_object(_OutOfTime))
-            if not over.wait(1.5 * limit.grace) and elsewhere:
+        if not finished.wait(limit.seconds):
+            pythonapi.PyThreadState_SetAsyncExc(thread_id, py_object(_TimeLimitReached))
+            if not finished.wait(1.5 * limit.kill_after) and in_worker:
                 os.kill(os.getpid(), signal.SIGKILL)
 
     watcher = threading.Thread(target=watch, daemon=True)
@@ -75,18 +76,18 @@ def _watch(limit: TimeLimit, elsewhere: bool) -> Iterator[None]:
     try:
         yield
     finally:
-        over.set()
+        finished.set()
         watcher.join()
-        # it may have rung at the last moment, and not been heard yet
-        pythonapi.PyThreadState_SetAsyncExc(watched, None)
+        # withdraw an exception that was set at the last moment and not yet raised
+        pythonapi.PyThreadState_SetAsyncExc(thread_id, None)
 
 
-def out_of_time(name: str, seconds: float) -> WorkError:
-    """The error for a piece that took too long.
+def time_limit_error(name: str, seconds: float) -> WorkError:
+    """Return the error for a job that took too long.
 
-    >>> out_of_time("pass 3", 2)
-    WorkError('pass 3 took longer than time_limit = 2 seconds; does the policy hang? Mend it, or allow more time')
+    >>> time_limit_error("pass 3", 2)
+    WorkError('pass 3 took longer than time_limit = 2 seconds; does the policy hang? Fix it, or allow more time')
     """
     return WorkError(
-        f"{name} took longer than time_limit = {seconds:g} seconds; does the policy hang? Mend it, or allow more time"
+        f"{name} took longer than time_limit = {seconds:g} seconds; does the policy hang? Fix it, or allow more time"
     )

@@ -31,7 +31,7 @@ def fit_of(facts: LogFacts, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple
     if isinstance(policy, type) or not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
         raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
     weights = np.concatenate(
-        [block.ratio for block in weight_events(EvaluationRequest(facts.log, policy), model=False)]
+        [block.ratio for block in weight_events(EvaluationRequest(facts.log, policy), uses_model=False).blocks()]
     )
     findings = policy_support(facts, weights), policy_overlap(facts, weights)
     ready = worst([finding.verdict for finding in findings])

@@ -190,9 +190,9 @@ def _looked_at(log: Any) -> tuple[Log, str]:
         raise OptionError(
             f"{type(log).__name__} is neither a log in memory nor a stream from scan_log; read it with read_log"
         )
-    stream = log.counted()
-    size = max(1, stream.bytes_in_memory // stream.n_rows)
+    stream = log.with_event_count()
+    size = max(1, stream.bytes_in_memory // stream.n_events)
     some = stream.sample(max(1, min(MOST_EVENTS, MOST_BYTES // size)))
-    if len(some) == stream.n_rows:
+    if len(some) == stream.n_events:
         return some, repr(some)
     return some, f"{len(some):,} events, in stretches evenly spread over {stream!r}"

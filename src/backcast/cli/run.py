@@ -399,7 +399,7 @@ def _in_memory(log: Log | LogStream) -> bool:
 def _events(log: Log | LogStream) -> int:
     from backcast.log import Log
 
-    return len(log) if isinstance(log, Log) else log.n_rows or 0
+    return len(log) if isinstance(log, Log) else log.n_events or 0
 
 
 COMFORT = 0.5  # of the free memory: an evaluation needs some beside the log
@@ -419,7 +419,7 @@ def log_or_stream_of(settings: Settings, *, quiet: bool) -> Log | LogStream:
     if wanted or (wanted is None and not _fits(stream, free)):
         if not wanted and not quiet:
             print_status(f"{_sizes(stream, free)}; it is read in parts (--no-stream reads it whole)")
-        return stream.counted()
+        return stream.with_event_count()
     return stream.read()
 
 

@@ -4,7 +4,6 @@ from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile
 from backcast.evaluators.acceptance import WorstCase as WorstCase
 from backcast.evaluators.clock_replay import ClockReplay as ClockReplay
-from backcast.evaluators.clock_replay import ClockTrace as ClockTrace
 from backcast.evaluators.direct import DM as DM
 from backcast.evaluators.doubly_robust import CAB as CAB
 from backcast.evaluators.doubly_robust import DR as DR

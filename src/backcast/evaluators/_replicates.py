@@ -1,36 +1,38 @@
-"""The pool of work behind replicates: passes over the log or parts of it, for all policies, wherever they are done.
+"""Plan and run replicates: passes over the whole log for the value, passes over subsets of groups for the error.
 
-Work is passes x policies, each with a stream of randomness of its own, so the answer does not depend on who did which.
+Jobs are passes x policies, each with its own seed, so results do not depend on where a job ran. All policies of a
+request share groups, subsets and seeds.
 """
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
-from contextlib import closing, suppress
+from collections.abc import Callable, Iterable, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._parallel.jobs import Job, run_jobs
-from backcast._parallel.workers import SharedArguments
-from backcast._request import EvaluationRequest, stopped_note
+from backcast._parallel.jobs import run_jobs
+from backcast._parallel.workers import Job, SharedArguments
+from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.evaluators._replicate_statistics import (
-    LEAST_SUBSETS,
-    PassResult,
-    Replicated,
-    ReplicateTable,
-    _without_error,
-    replicated_from,
-)
+from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, PassResult, ReplicateTable
 from backcast.intervals.learning import GroupJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 
-FULL, SUBSET, GROUPING = 0, 1, 2
+FIRST_PASSES, MOST_PASSES = 16, 96
+MOST_BATCHES = 3  # batches of subset replicates
+PILOTS = 8  # subset replicates from which the size of subsets is chosen
+SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
+NOISY_SHARE = 0.5  # noise share of the jackknife above which more subsets are run
+TOO_SHORT = (
+    "Subsets of the log are too short for {} rounds, so there is no standard error; ask for a shorter horizon, or give "
+    "a longer log."
+)
 
 
 class ReplicateInputs(NamedTuple):
@@ -41,37 +43,16 @@ class ReplicateInputs(NamedTuple):
     horizon: int
 
 
-class Replicable(Protocol):
-    """An evaluator whose answer is an average over replicates."""
-
-    @property
-    def name(self) -> str:
-        """How results call it."""
-        ...
-
-    def inputs(self, request: EvaluationRequest) -> ReplicateInputs:
-        """What the replicates share."""
-        ...
-
-    def replicate(
-        self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
-    ) -> PassResult:
-        """One replicate on these rows (None: all)."""
-        ...
-
-    def long_enough(self, outcomes: Sequence[PassResult]) -> bool:
-        """Whether subsets like these are long enough."""
-        ...
-
-    def failure(self, inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
-        """The error for a horizon that the whole log does not reach."""
-        ...
+# (policy, inputs, rows of the log or None for all, seed) -> result of one pass
+OnePass: TypeAlias = Callable[[Any, ReplicateInputs, IntArray | None, np.random.SeedSequence], PassResult]
+# whether subsets of this size are long enough, from the pilots of one policy
+LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
 
 
 class Groups(NamedTuple):
-    """Events dealt out at random into groups of one size: those of each group in order, and where each begins.
+    """Events in random groups of equal size: the events group by group, each group in order, and their edges.
 
-    >>> Groups.of(4, 2, seed=0).rows((0, 1))
+    >>> Groups.from_seed(4, 2, seed=0).rows((0, 1))
     array([0, 1, 2, 3])
     """
 
@@ -79,263 +60,232 @@ class Groups(NamedTuple):
     edges: IntArray
 
     @classmethod
-    def of(cls, events: int, number: int, seed: int) -> Groups:
-        """The groups of a seed."""
-        rng = np.random.default_rng(np.random.SeedSequence(seed, spawn_key=(GROUPING,)))
-        dealt = [np.sort(part) for part in np.array_split(rng.permutation(events), number)]
-        return cls(np.concatenate(dealt), np.cumsum([0, *(part.size for part in dealt)]))
-
-    @property
-    def number(self) -> int:
-        """How many there are."""
-        return self.edges.size - 1
+    def from_seed(cls, n_events: int, n_groups: int, seed: int) -> Groups:
+        """Return the groups of a seed."""
+        rng = np.random.default_rng(seed_sequence(seed, SeedKey.GROUPS))
+        groups = [np.sort(group) for group in np.array_split(rng.permutation(n_events), n_groups)]
+        return cls(np.concatenate(groups), np.cumsum([0, *(group.size for group in groups)]))
 
     def rows(self, chosen: Sequence[int]) -> IntArray:
-        """The events of these groups, in order."""
+        """Return the events of these groups, in order."""
         return np.sort(np.concatenate([self.events[self.edges[g] : self.edges[g + 1]] for g in chosen]))
 
 
-@dataclass
-class Pool:
-    """Runs replicates of all policies, in parallel, each with its own seed, until it is done or somebody has enough."""
+def run_replicates(
+    inputs: ReplicateInputs,
+    request: EvaluationRequest,
+    policies: Sequence[Any],
+    *,
+    one_pass: OnePass,
+    long_enough: LongEnough,
+    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
+) -> ReplicateTable:
+    """Run full passes and subset replicates for all policies; full passes only if no replicates are requested."""
+    method = request.interval or GroupJackknife()
+    if not isinstance(method, GroupJackknife):
+        raise OptionError(
+            f"{type(method).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+        )
+    n_passes, n_subsets = _planned_numbers(request, method)
+    groups = Groups.from_seed(len(inputs.log), method.groups, request.seed)
+    with closing(_Runner(one_pass, policies, inputs, request, groups)) as runner:
+        # 1. full passes: the value
+        full = runner.full_passes(range(n_passes))
+        _check_horizon(full, inputs, horizon_error)
+        table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
+        if request.replicates is None:
+            note = partial_note(f"{len(full)} of {n_passes} passes over the log")
+            return replace(table, notes=(note,)) if runner.stopped else table
+        try:
+            # 2. pilots: how many groups a subset has
+            pilot = (
+                _Pilot(method.taken, []) if method.taken else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
+            )
+            # 3. subset replicates: the standard error
+            if pilot is not None:
+                table = _with_subsets(runner, table, pilot, range(n_subsets))
+                if not table.has_standard_errors and not runner.stopped:
+                    pilot = None
+            if pilot is None:
+                return _without_errors(runner, table, horizon_error)
+            # 4. more of both, if their number is not given
+            if request.replicates == "auto":
+                table = _refine(runner, table, pilot.n_groups, n_subsets)
+        except StopEvaluation:
+            pass
+        return _with_partial_note(table, n_passes, n_subsets) if runner.stopped else table
 
-    evaluator: Replicable
+
+def _planned_numbers(request: EvaluationRequest, method: GroupJackknife) -> tuple[int, int]:
+    """Return how many full passes and how many subset replicates are run at first."""
+    replicates, fewest = request.replicates, SUBSETS_PER_GROUP * method.groups
+    if not isinstance(replicates, int):
+        return FIRST_PASSES, 10 * method.groups
+    if replicates < fewest:
+        raise OptionError(
+            f"replicates is {replicates}; the jackknife over {method.groups} groups needs at least {fewest}, and "
+            f"{10 * method.groups} for a stable error"
+        )
+    return max(4, min(40, replicates // 8)), replicates
+
+
+def _check_horizon(
+    passes: list[list[PassResult]],
+    inputs: ReplicateInputs,
+    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
+) -> None:
+    for row in passes:
+        short = [result.rounds for result in row if not result.reached_horizon]
+        if short:
+            raise horizon_error(inputs, max(short))
+
+
+class _Pilot(NamedTuple):
+    """Number of groups per subset, and the first replicates of that size."""
+
+    n_groups: int
+    rows: list[list[PassResult]]
+
+
+def _run_pilots(runner: _Runner, n: int, long_enough: LongEnough) -> _Pilot | None:
+    """Return the fewest groups, from a quarter on, whose subsets are long enough for every policy; else the most.
+
+    A single replicate is not enough: what a subset exhausts depends on which rare events are in it. A size is usable if
+    half of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
+    """
+    total = runner.n_groups
+    largest = None
+    for n_groups in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
+        rows = runner.subsets(runner.draw_groups(n_groups, range(n)))
+        reached = sum(all(result.reached_horizon for result in row) for row in rows)
+        if 2 * reached >= n:
+            largest = _Pilot(n_groups, rows)
+        if reached == n and all(long_enough(results) for results in zip(*rows, strict=True)):
+            break
+    return largest
+
+
+def _with_subsets(runner: _Runner, table: ReplicateTable, pilot: _Pilot, numbers: range) -> ReplicateTable:
+    """Return the table with subset replicates of these numbers, the first of which are the pilots."""
+    chosen = runner.draw_groups(pilot.n_groups, numbers)
+    rows = pilot.rows + runner.subsets(chosen[len(pilot.rows) :])
+    reached = [i for i, row in enumerate(rows) if all(result.reached_horizon for result in row)]
+    member = np.array([np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen])
+    return replace(
+        table,
+        subset=table.subset + [rows[i] for i in reached],
+        member=np.concatenate([table.member, member[reached]]),
+    )
+
+
+def _without_errors(
+    runner: _Runner,
+    table: ReplicateTable,
+    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
+) -> ReplicateTable:
+    """Return the table of ``FIRST_PASSES`` full passes alone, with a note on why there is no standard error."""
+    full = table.full[:FIRST_PASSES]
+    if not runner.stopped:
+        full = full + runner.full_passes(range(len(full), FIRST_PASSES))
+    _check_horizon(full, runner.inputs, horizon_error)
+    notes: tuple[str, ...] = (TOO_SHORT.format(table.horizon),)
+    if runner.stopped:
+        notes += (partial_note(f"{len(full)} of {FIRST_PASSES} passes over the log"),)
+    return replace(table, full=full, subset=[], member=table.member[:0], notes=notes)
+
+
+def _refine(runner: _Runner, table: ReplicateTable, n_groups: int, n_subsets: int) -> ReplicateTable:
+    """Run more subsets until the jackknife's noise is small, then more passes until Monte-Carlo error is."""
+    for batch in range(1, MOST_BATCHES):
+        if runner.stopped:
+            return table
+        if table.noise_share() <= NOISY_SHARE:
+            break
+        numbers = range(batch * n_subsets, (batch + 1) * n_subsets)
+        table = _with_subsets(runner, table, _Pilot(n_groups, []), numbers)
+    while len(table.full) < MOST_PASSES and not runner.stopped and not table.is_precise(SMALL_SHARE):
+        numbers = range(len(table.full), len(table.full) + FIRST_PASSES)
+        table = replace(table, full=table.full + runner.full_passes(numbers))
+    return table
+
+
+def _with_partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> ReplicateTable:
+    # more than at first planned: how many there would have been in the end is not known
+    counts = [
+        f"{finished} of {planned}" if finished < planned else f"{finished}"
+        for finished, planned in ((len(table.full), n_passes), (len(table.subset), n_subsets))
+    ]
+    note = partial_note(f"{counts[0]} passes over the log and {counts[1]} replicates")
+    if not table.has_standard_errors:
+        note += " These are not enough for a standard error."
+    return replace(table, notes=(note,))
+
+
+@dataclass
+class _Runner:
+    """Runs passes for all policies as jobs, until the progress callback stops them."""
+
+    one_pass: OnePass
     policies: Sequence[Any]
     inputs: ReplicateInputs
     request: EvaluationRequest
-    groups: Groups | None = None
+    groups: Groups
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = SharedArguments(self.evaluator, self.policies, self.inputs, self.groups, self.request.seed)
+        self._shared = SharedArguments(self.one_pass, self.policies, self.inputs, self.groups, self.request.seed)
 
     def close(self) -> None:
-        """Let the workers go."""
+        """Release what workers use."""
         self._shared.close()
 
-    def passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
-        """Passes over the whole log, for each policy."""
-        events = len(self.inputs.log)
-        return self._run([Job(("pass", number), (None, (FULL, number)), events) for number in numbers])
+    @property
+    def n_groups(self) -> int:
+        """Number of groups."""
+        return self.groups.edges.size - 1
+
+    def draw_groups(self, n: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
+        """Draw ``n`` groups for each of these subset replicates."""
+        seeds = ((i, seed_sequence(self.request.seed, SeedKey.GROUPS, i)) for i in numbers)
+        return [(i, np.random.default_rng(seed).choice(self.n_groups, n, replace=False).tolist()) for i, seed in seeds]
+
+    def full_passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
+        """Run passes over the whole log."""
+        n = len(self.inputs.log)
+        return self._run([Job(("pass", i), (None, (SeedKey.FULL_PASS, i)), n) for i in numbers])
 
     def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[PassResult]]:
-        """Passes over groups, by number and chosen groups, for each policy."""
-        jobs = [Job(("subset", len(own), i), (own, (SUBSET, i)), self._share(len(own))) for i, own in chosen]
-        return self._run(jobs)
-
-    def _share(self, taken: int) -> int:
-        assert self.groups is not None
-        return len(self.inputs.log) * taken // self.groups.number
+        """Run passes over subsets of groups."""
+        n = len(self.inputs.log)
+        return self._run(
+            [
+                Job(("subset", len(groups), i), (groups, (SeedKey.SUBSET, i)), n * len(groups) // self.n_groups)
+                for i, groups in chosen
+            ]
+        )
 
     def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
-        # compiled policies release the lock, so threads share the log; others need processes of their own
+        # compiled policies release the interpreter lock, so threads share the log; others need processes
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
-        found = run_jobs(_one, self._shared, jobs, self.request.terms, threads=threads, kinds=(PassResult,))
-        self.stopped = found.stopped
-        return found.results
+        execution = self.request.execution
+        finished = run_jobs(_run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,))
+        self.stopped = finished.stopped
+        return finished.results
 
 
-def _one(
-    evaluator: Replicable,
+def _run_pass(
+    one_pass: OnePass,
     policies: Sequence[Any],
     inputs: ReplicateInputs,
-    groups: Groups | None,
+    groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,
     key: tuple[int, ...],
 ) -> list[PassResult]:
-    # sent by the numbers of its groups: the events themselves would be most of what travels
-    rows = None if chosen is None or groups is None else groups.rows(chosen)
-    # the same seed for every policy: common randomness makes their differences sharper
-    own = np.random.SeedSequence(seed, spawn_key=key)
-    return [evaluator.replicate(policy, inputs, rows, own) for policy in policies]
-
-
-FIRST_PASSES, MOST_PASSES = 16, 96
-
-
-MOST_BATCHES = 3
-
-
-PILOTS = 8
-
-
-SMALL_SHARE = 0.1
-
-
-NOISY_SHARE = 0.5
-
-
-TOO_SHORT = (
-    "subsets of the log are too short for {} rounds, so no standard error can be given; ask for a shorter horizon, or "
-    "give a longer log"
-)
-
-
-class SubsetsTooShort(HorizonNotReached):
-    """The whole log reaches the horizon, parts of it do not."""
-
-
-def run_replicates(
-    evaluator: Replicable, request: EvaluationRequest, policies: Sequence[Any], inputs: ReplicateInputs
-) -> ReplicateTable:
-    """Run full passes and subset replicates for all policies, on common groups and with common randomness."""
-    if not isinstance(request.interval, GroupJackknife | None):
-        raise OptionError(
-            f"{type(request.interval).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
-        )
-    method = request.interval or GroupJackknife()
-    passes, replicates = first_passes(request.replicates), _first_replicates(request, method)
-    groups = Groups.of(len(inputs.log), method.groups, request.seed)
-    with closing(Pool(evaluator, policies, inputs, request, groups)) as pool:
-        full = pool.passes(range(passes))
-        for row in full:
-            short = [outcome.rounds for outcome in row if math.isnan(outcome.value)]
-            if short:
-                raise evaluator.failure(inputs, max(short))
-        found = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
-        with suppress(StopEvaluation):
-            found = _with_subsets(pool, found, method, replicates)
-        return _partial(found, passes, replicates) if pool.stopped else found
-
-
-def _with_subsets(pool: Pool, found: ReplicateTable, method: GroupJackknife, replicates: int) -> ReplicateTable:
-    """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
-    pilot = Pilot(method.taken, []) if method.taken else _pilot(pool, method.groups, min(PILOTS, replicates))
-    if pilot is None:
-        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
-    drawn, subset = _subset_batch(pool, method.groups, range(replicates), pilot)
-    found = replace(found, subset=subset, member=drawn)
-    if not (found.has_standard_errors or pool.stopped):
-        raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
-    return _refined(pool, found, pilot.taken, replicates) if pool.request.replicates == "auto" else found
-
-
-def _partial(found: ReplicateTable, passes: int, replicates: int) -> ReplicateTable:
-    """The same with a note of what was done."""
-    whole, subsets = _of(len(found.full), passes), _of(len(found.subset), replicates)
-    done = f"{whole} passes over the log and {subsets} replicates"
-    too_few = "" if found.has_standard_errors else " Too few for a standard error: there is the value alone."
-    return replace(found, notes=(stopped_note(done) + too_few,))
-
-
-def _of(done: int, planned: int) -> str:
-    # more than at first planned: how many there would have been in the end nobody knows
-    return f"{done} of {planned}" if done < planned else f"{done}"
-
-
-def first_passes(replicates: int | str | None) -> int:
-    """How many passes over the whole log come first."""
-    return max(4, min(40, replicates // 8)) if isinstance(replicates, int) else FIRST_PASSES
-
-
-def _first_replicates(request: EvaluationRequest, method: GroupJackknife) -> int:
-    if not isinstance(request.replicates, int):
-        return 10 * method.groups
-    if request.replicates < LEAST_SUBSETS * method.groups:
-        raise OptionError(
-            f"replicates is {request.replicates}; the jackknife over {method.groups} groups needs at least "
-            f"{LEAST_SUBSETS * method.groups}, and {10 * method.groups} to be steady"
-        )
-    return request.replicates
-
-
-class Pilot(NamedTuple):
-    """How many groups a replicate takes, and the first replicates, by policy."""
-
-    taken: int
-    rows: list[list[PassResult]]
-
-
-def _pilot(pool: Pool, total: int, count: int) -> Pilot | None:
-    """The fewest groups, from a quarter on, whose first replicates serve every policy; else the most, to get by.
-
-    One replicate would not tell: what a subset exhausts depends on which rare events are in it. To get by, half of the
-    replicates must reach the horizon; None where not even those of five sixths of the log do.
-    """
-    longest = None
-    for taken in _sizes(total):
-        rows = pool.subsets(_drawn(pool, total, taken, range(count)))
-        reached = sum(map(_reaches, rows))
-        if 2 * reached >= count:
-            longest = Pilot(taken, rows)
-        by_policy = zip(*rows, strict=True)
-        if reached == count and all(pool.evaluator.long_enough(outcomes) for outcomes in by_policy):
-            break
-    return longest
-
-
-def _sizes(total: int) -> list[int]:
-    """Numbers of groups that are tried in turn.
-
-    >>> _sizes(30)
-    [8, 10, 15, 20, 25]
-    """
-    return [math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6]
-
-
-def _drawn(pool: Pool, total: int, taken: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
-    """So many groups for each of these replicates."""
-    seeds = ((i, np.random.SeedSequence(pool.request.seed, spawn_key=(GROUPING, i))) for i in numbers)
-    return [(i, np.random.default_rng(seed).choice(total, taken, replace=False).tolist()) for i, seed in seeds]
-
-
-def _reaches(row: Sequence[PassResult]) -> bool:
-    return not any(math.isnan(outcome.value) for outcome in row)
-
-
-def _subset_batch(
-    pool: Pool, total: int, numbers: Iterable[int], pilot: Pilot
-) -> tuple[FloatArray, list[list[PassResult]]]:
-    """Replicates of these numbers, of which the pilot has done the first: groups taken, and outcomes."""
-    chosen = _drawn(pool, total, pilot.taken, numbers)
-    rows = pilot.rows + pool.subsets(chosen[len(pilot.rows) :])
-    member = np.array([np.isin(np.arange(total), own).astype(np.float64) for _, own in chosen])
-    kept = [i for i, row in enumerate(rows) if _reaches(row)]
-    return member[kept], [rows[i] for i in kept]
-
-
-def _refined(pool: Pool, found: ReplicateTable, taken: int, size: int) -> ReplicateTable:
-    """More passes until Monte-Carlo error is a small part of the total, more subsets until theirs is."""
-    total = found.member.shape[1]
-    for batch in range(1, MOST_BATCHES):
-        if pool.stopped:
-            return found
-        if found.noise_share() <= NOISY_SHARE:
-            break
-        member, more = _subset_batch(pool, total, range(batch * size, (batch + 1) * size), Pilot(taken, []))
-        found = replace(found, subset=found.subset + more, member=np.concatenate([found.member, member]))
-    while len(found.full) < MOST_PASSES and not pool.stopped:
-        if found.is_settled(SMALL_SHARE):
-            break
-        more = pool.passes(range(len(found.full), len(found.full) + FIRST_PASSES))
-        found = replace(found, full=found.full + more)
-    return found
-
-
-def replicated(evaluator: Replicable, request: EvaluationRequest) -> Replicated:
-    """Value, standard error, interval and curve from replicates; the value alone where none are asked for."""
-    inputs = evaluator.inputs(request)
-    if request.replicates is None:
-        return _value_alone(evaluator, request, inputs)
-    try:
-        found = run_replicates(evaluator, request, [request.policy], inputs)
-    except SubsetsTooShort as reason:
-        note = f"{str(reason)[0].upper()}{str(reason)[1:]}."
-        alone = _value_alone(evaluator, request, inputs)
-        return alone._replace(notes=(note, *alone.notes))
-    return replicated_from(found, 0, request)
-
-
-def _value_alone(evaluator: Replicable, request: EvaluationRequest, inputs: ReplicateInputs) -> Replicated:
-    planned = first_passes(None)
-    with closing(Pool(evaluator, [request.policy], inputs, request)) as pool:
-        outcomes = [row[0] for row in pool.passes(range(planned))]
-    short = [outcome.rounds for outcome in outcomes if math.isnan(outcome.value)]
-    if short:
-        raise evaluator.failure(inputs, max(short))
-    done = f"{len(outcomes)} of {planned} passes over the log"
-    return _without_error(outcomes, inputs.horizon, (stopped_note(done),) if pool.stopped else ())
+    # a job carries the numbers of its groups: the events themselves would be most of what is sent
+    rows = None if chosen is None else groups.rows(chosen)
+    # the same seed for every policy: common randomness makes their differences more precise
+    return [one_pass(policy, inputs, rows, seed_sequence(seed, *key)) for policy in policies]

@@ -1,4 +1,4 @@
-"""Predicted rewards beside each part of the log, honest for a log in memory and for a stream."""
+"""Out-of-sample reward predictions: for a log in memory, and for a stream."""
 
 from __future__ import annotations
 
@@ -6,317 +6,256 @@ import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
-from typing import Any, NamedTuple, Protocol
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._parallel.checkpoint import Checkpoint
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError, OptionError
-from backcast.io.stream import cut_head
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.reward_models.cross_fitting import (
     CrossFit,
     Fitted,
     Given,
-    OutOfSampleModel,
     OutOfSamplePredictions,
-    Split,
     as_out_of_sample,
     fold_numbers,
 )
-from backcast.reward_models.regression import RewardModel
 
-HEAD_ROWS = 100_000
-
-
-MEAN_ROWS = 65_536  # events between two updates of the running mean
-
-
-PIECE = "predictions"
+HEAD_EVENTS = 100_000  # events at the head of a stream that train its reward model
+MEAN_EVENTS = 65_536  # events between two updates of the running mean
+PROBE_EVENTS = 8  # events on which a model that is fitted again is compared with its former self
 
 
 def out_of_sample_predictions(request: EvaluationRequest) -> OutOfSamplePredictions:
-    """The events of a log in memory with predictions for them; kept with the work that is done, once they are there."""
-    kept = None if request.keep is None else request.keep.get(PIECE)
-    if kept is not None:
-        return OutOfSamplePredictions(request.log, kept.value)
-    model = as_out_of_sample(request.reward_model)
-    found = model.predictions(request.log, RandomStreams.of(request.seed).folds)
-    # predictions that were given cost nothing; a model that gave up events for its own has another log
-    if request.keep is not None and found.log is request.log and not isinstance(model, Given):
-        request.keep.put(PIECE, found.predicted)
-    return found
+    """Return the events of a log in memory with their predictions: one row per event, or one row for all.
 
-
-def predictions_in_memory(request: EvaluationRequest, streams: RandomStreams) -> tuple[Log, FloatArray]:
-    """The events to evaluate of a log in memory, with a row of predictions for each, or one row for all."""
-    model = request.reward_model
-    if isinstance(model, int | float) and math.isfinite(model):
-        # one row for all events: a table of them would cost more than the whole evaluation
-        return request.log, np.full((1, request.log.n_actions), float(model))
-    return as_out_of_sample(model).predictions(request.log, streams.folds)
-
-
-class Guide(Protocol):
-    """Who predicts the rewards of a stream as it comes by."""
-
-    def predicted(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
-        """The part in pieces, each with its predictions: a row an event, or one row for all."""
-        ...
-
-    def state(self) -> list[Any]:
-        """What was learned from the parts so far, as plain values."""
-        ...
-
-    def restore(self, state: list[Any]) -> None:
-        """Go on from such a state."""
-        ...
-
-
-def guided(request: EvaluationRequest) -> tuple[EvaluationRequest, Guide]:
-    """The question without the events that a reward model was trained on, and who predicts the rest.
-
-    A stream is read once, so what may come with it is: nothing (the running mean of the rewards, set anew every 65,536
-    events), a number, a ``Fitted`` model, or a model that is fitted on the head of the stream (its first 100,000
-    events, which are then not evaluated).
+    Predictions of a fitted model are stored in the checkpoint.
     """
-    model = request.reward_model
-    if model is None:
-        return request, RunningMean()
-    if isinstance(model, int | float):
-        return request, Level(float(model))
-    if isinstance(model, Fitted):
-        return request, Model(model.model)
-    if not isinstance(model, RewardModel | Split):
-        raise OptionError(
-            f"{type(model).__name__} needs the whole log in memory; with a stream use None, a number, "
-            "Fitted(model), or a plain model, which is fitted on the head of the stream"
-        )
-    head, rest = cut_head(request.log, HEAD_ROWS)
-    if rest is None:
+    log, model, checkpoint = request.log, request.reward_model, request.checkpoint
+    assert isinstance(log, Log)
+    if isinstance(model, int | float) and math.isfinite(model):
+        # one row for all events: a whole table would cost more than the evaluation
+        return OutOfSamplePredictions(log, np.full((1, log.n_actions), float(model)))
+    stored = None if checkpoint is None else checkpoint.get("predictions")
+    if stored is not None:
+        return OutOfSamplePredictions(log, stored.value)
+    model = as_out_of_sample(model)
+    predictions = model.predictions(log, RandomStreams.from_seed(request.seed).folds)
+    # given predictions cost nothing; a model that sets events aside for training returns another log
+    if checkpoint is not None and predictions.log is log and not isinstance(model, Given):
+        checkpoint.put("predictions", predictions.predicted)
+    return predictions
+
+
+def with_stream_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tuple[str, ...]]:
+    """Return the request with a reward model that can predict any part of a stream, and notes for the reader.
+
+    Unless the model is given or fitted, it is fitted on the first ``HEAD_EVENTS`` events of the stream, which are then
+    not evaluated. A stream no longer than that is read into memory and evaluated there.
+    """
+    model = as_out_of_sample(request.reward_model)
+    if isinstance(request.log, Log) or isinstance(model, Fitted | Given):
+        return request, ()
+    head, remainder = request.log.split_head(HEAD_EVENTS)
+    if remainder is None:
+        return replace(request, log=head), ()
+    if not hasattr(model, "model"):
         raise EvaluationError(
-            f"the reward model is trained on the first {HEAD_ROWS:,} events of a stream and this one has only "
-            f"{len(head):,}; read it with read_log, or give Fitted(model) or a number"
+            f"{type(model).__name__} needs the whole log in memory; with a stream use a reward model, which is fitted "
+            f"on the first {HEAD_EVENTS:,} events, Fitted(model), or a number"
         )
-    own = model.model if isinstance(model, Split) else model
-    return replace(request, log=rest), Model(Fitted(own).model.fit(head))
+    fitted = Fitted(copy.deepcopy(model.model).fit(head))
+    _check_refit(request, fitted.model, head[:PROBE_EVENTS])
+    note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
+    return replace(request, log=remainder, reward_model=fitted), (note,)
 
 
-@dataclass(frozen=True)
-class Level:
-    """One number for all."""
+def _check_refit(request: EvaluationRequest, model: Any, probe: Log) -> None:
+    """Raise if the model predicts something else than it did when the stored jobs were run."""
+    if request.checkpoint is None:
+        return
+    predictions = np.asarray(model.predict(probe.contexts))
+    stored = request.checkpoint.get("said")
+    if stored is None:
+        request.checkpoint.put("said", predictions)
+    elif not np.array_equal(stored.value, predictions):
+        raise OptionError(
+            f"{type(model).__name__} predicts something else after it was fitted on the same events again, so the "
+            "stored jobs do not belong to it; fix its seed, remove the checkpoint folder and start again"
+        )
 
-    value: float
 
-    def predicted(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
-        """The part as it is."""
-        yield part, np.full((1, part.n_actions), self.value)
+class StreamRewardModel:
+    """Predictions for the parts of a stream, in order; the base class predicts one number.
+
+    ``predict_part`` yields the part in blocks, each with its predictions: one row per event, or one row for all.
+    """
+
+    def __init__(self, constant: float = 0.0) -> None:
+        self._constant = constant
+
+    def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
+        """Yield the part with its predictions."""
+        yield part, np.full((1, part.n_actions), self._constant)
 
     def state(self) -> list[Any]:
-        """Nothing is learned."""
+        """Return what was learned from the parts so far."""
         return []
 
-    def restore(self, state: list[Any]) -> None:
-        """There is nothing to go on from."""
+    def load_state(self, state: list[Any]) -> None:
+        """Continue from a state."""
+
+    def probe(self, log: Log) -> dict[str, FloatArray]:
+        """Return predictions that identify a fitted model, by its name."""
+        return {}
 
 
-@dataclass(frozen=True)
-class Model:
-    """A fitted model."""
+class FittedStreamModel(StreamRewardModel):
+    """Predictions of a fitted reward model."""
 
-    model: Any
+    def __init__(self, model: Any) -> None:
+        self._model = model
 
-    def predicted(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
-        """The part as it is."""
-        yield part, np.asarray(self.model.predict(part.contexts))
+    def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
+        """Yield the part with its predictions."""
+        yield part, np.asarray(self._model.predict(part.contexts))
 
-    def state(self) -> list[Any]:
-        """Nothing more is learned."""
-        return []
+    def probe(self, log: Log) -> dict[str, FloatArray]:
+        """Return predictions that identify the model."""
+        return {type(self._model).__name__: np.asarray(self._model.predict(log.contexts))}
 
-    def restore(self, state: list[Any]) -> None:
-        """There is nothing to go on from."""
+
+class GivenStreamModel(StreamRewardModel):
+    """Given predictions, one row per event of the whole stream."""
+
+    def __init__(self, table: FloatArray) -> None:
+        self._table = table
+
+    def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
+        """Yield the part with its rows of the table."""
+        yield part, _rows_of(self._table, part)
 
 
 @dataclass
-class RunningMean:
-    """The mean of the rewards before each block of events; blocks do not depend on how the stream is read."""
+class RunningMean(StreamRewardModel):
+    """The mean reward before each block of events; blocks do not depend on how the stream is read."""
 
     total: float = 0.0
     events: int = 0
     block: list[FloatArray] = field(default_factory=list)
 
-    def predicted(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
-        """The part, cut where a block ends."""
+    def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
+        """Yield the part, cut where a block ends."""
         prior = 0.0 if part.reward_range is None else sum(part.reward_range) / 2
         start = 0
         while start < len(part):
-            missing = MEAN_ROWS - sum(rewards.size for rewards in self.block)
-            piece = part[start : start + missing] if start or missing < len(part) else part
-            yield piece, np.full((1, part.n_actions), self.total / self.events if self.events else prior)
-            self._add(piece._rewards, missing)
-            start += len(piece)
-
-    def _add(self, rewards: FloatArray, missing: int) -> None:
-        self.block.append(rewards)
-        if rewards.size == missing:
-            # a block at a time: sums of floats depend on how they are cut
-            self.total += float(np.concatenate(self.block).sum())
-            self.events += MEAN_ROWS
-            self.block = []
+            missing = MEAN_EVENTS - sum(rewards.size for rewards in self.block)
+            cut = part[start : start + missing] if start or missing < len(part) else part
+            yield cut, np.full((1, part.n_actions), self.total / self.events if self.events else prior)
+            self.block.append(cut._rewards)
+            if len(cut) == missing:
+                # one block at a time: sums of floats depend on how they are split
+                self.total += float(np.concatenate(self.block).sum())
+                self.events += MEAN_EVENTS
+                self.block = []
+            start += len(cut)
 
     def state(self) -> list[Any]:
-        """The sums, and the rewards of the block under way."""
+        """Return the sums, and the rewards of the open block."""
         return [self.total, self.events, np.concatenate([np.zeros(0), *self.block])]
 
-    def restore(self, state: list[Any]) -> None:
-        """Go on from there."""
-        self.total, self.events, begun = state
-        self.block = [begun] if begun.size else []
+    def load_state(self, state: list[Any]) -> None:
+        """Continue from a state."""
+        self.total, self.events, rewards = state
+        self.block = [rewards] if rewards.size else []
 
 
-HEAD = 100_000  # events at the head of a stream that train its reward model
-
-
-PROBE = 8  # events of the head that a model is asked about
-
-
-ONCE = "the log is a {}, which can be read only once; give a Log, a stream from scan_log, or a list of parts"
-
-
-class Predictor(Protocol):
-    """Predicted rewards of all actions for a block of a stage's events, shape ``(m, K)``."""
-
-    def __call__(self, block: Log, places: IntArray) -> FloatArray:
-        """``places`` are the block's positions within the stage."""
-        ...
+def stream_reward_model(reward_model: Any) -> StreamRewardModel:
+    """Return the predictions for a stream: the running mean of the rewards if no model was given."""
+    if reward_model is None:
+        return RunningMean()
+    model = as_out_of_sample(reward_model)
+    if isinstance(model, Fitted):
+        return FittedStreamModel(model.model)
+    assert isinstance(model, Given)
+    predicted = np.asarray(model.predicted, dtype=np.float64)
+    return StreamRewardModel(float(predicted)) if predicted.ndim == 0 else GivenStreamModel(predicted)
 
 
 class PredictedPart(NamedTuple):
-    """Events of one part of the log that one model predicts.
+    """Events of one part of a log whose rewards one model predicts.
 
-    ``places`` says where in the part they stand (None: they are all of it, in order); ``model`` is a fitted reward
-    model where there is one, and ``predict`` asks it or looks its answers up; both are None where nobody predicts.
-    ``level`` is the answer where it is one number for all.
+    ``positions`` are their positions in the part (None: all of it, in order). ``predict`` returns the predictions
+    ``(m, K)`` for a block and its positions; ``model`` is the fitted model, if there is one; ``constant`` is the
+    prediction if it is one number for all. All three are None if rewards are not predicted.
     """
 
     log: Log
-    places: IntArray | None = None
-    predict: Predictor | None = None
+    positions: IntArray | None = None
+    predict: Callable[[Log, IntArray], FloatArray] | None = None
     model: Any = None
-    level: float | None = None
+    constant: float | None = None
 
-    def table(self, block: Log, places: IntArray) -> FloatArray:
-        """Predicted reward of all actions at a block of the stage's events, shape ``(m, K)``."""
+    def table(self, block: Log, positions: IntArray) -> FloatArray:
+        """Return the predicted rewards of all actions at a block of these events, shape ``(m, K)``."""
         if self.predict is not None:
-            return self.predict(block, places)
-        return np.full((len(block), block.n_actions), 0.0 if self.level is None else self.level)
+            return self.predict(block, positions)
+        return np.full((len(block), block.n_actions), 0.0 if self.constant is None else self.constant)
 
 
-@dataclass(frozen=True)
-class StagedLog:
-    """Parts of a log, each as its stages, as often as wanted; and what a reader must know of them."""
+def predicted_parts(request: EvaluationRequest, *, uses_model: bool) -> Callable[[], Iterator[list[PredictedPart]]]:
+    """Return a function that iterates over the parts of the log, each as the events of one or several models.
 
-    parts: Callable[[], Iterator[list[PredictedPart]]]
-    notes: tuple[str, ...] = ()
-
-
-def predicted_parts(request: EvaluationRequest, *, model: bool) -> StagedLog:
-    """The question's log with predictors that owe nothing to the events they predict.
-
-    In memory the reward model is kept honest as asked, cross-fitted by default; a stream must have been through
-    :func:`with_fitted_model`.
+    In memory the reward model is used as requested, cross-fitted by default; a stream must have been through
+    :func:`with_stream_model`.
     """
-    if isinstance(request.log, Iterator):
-        raise EvaluationError(ONCE.format(type(request.log).__name__))
-    if not model:
-        return StagedLog(lambda: ([PredictedPart(part)] for part in request.parts()))
-    honest = as_out_of_sample(request.reward_model)
-    if request.in_memory:
-        return _in_memory(honest, request.log, request.seed)
-    assert isinstance(honest, Fitted | Given)
-    return StagedLog(lambda: ([_ready(honest, part)] for part in request.parts()))
-
-
-def with_fitted_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tuple[str, ...]]:
-    """The question with a reward model that can be asked about any part of a stream, and what a reader must know.
-
-    Of a stream the first ``HEAD`` events train the model and are not evaluated, unless it comes fitted; a stream no
-    longer than that is read whole. A log in memory stays as it is.
-    """
-    honest = as_out_of_sample(request.reward_model)
-    if request.in_memory or isinstance(honest, Fitted | Given):
-        return request, ()
-    if isinstance(request.log, Iterator):
-        raise EvaluationError(ONCE.format(type(request.log).__name__))
-    head, rest = cut_head(request.log, HEAD)
-    if rest is None:
-        return replace(request, log=head), ()
-    if not hasattr(honest, "model"):
-        raise EvaluationError(
-            f"{type(honest).__name__} cannot be kept honest over a stream; give a reward model, which is fitted on "
-            "the stream's head, or Fitted(model)"
-        )
-    fitted = Fitted(copy.deepcopy(honest.model).fit(head))
-    if request.keep is not None:
-        check_said(request.keep, fitted.model, head[:PROBE])
-    note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
-    return replace(request, log=rest, reward_model=fitted), (note,)
-
-
-def check_said(keep: Checkpoint, model: Any, some: Log) -> None:
-    """Refuse a model that says something else of these events than it said when the kept work was done."""
-    said = np.asarray(model.predict(some.contexts))
-    kept = keep.get("said")
-    if kept is None:
-        keep.put("said", said)
-    elif not np.array_equal(kept.value, said):
-        raise OptionError(
-            f"{type(model).__name__} came out differently when it was fitted on the same events again, so the work "
-            "that was kept does not go with it; fix its seed, remove the checkpoint folder and start again"
-        )
-
-
-def _in_memory(honest: OutOfSampleModel, log: Log, seed: int) -> StagedLog:
-    rng = RandomStreams.of(seed).folds
-    if isinstance(honest, Fitted | Given):
-        stages = [_ready(honest, log)]
-    elif isinstance(honest, CrossFit) and len(log) > 1:
-        stages = list(_cross_fitted(honest, log, rng))
+    log = request.log
+    if not uses_model:
+        return lambda: ([PredictedPart(part)] for part in log.parts())
+    model = as_out_of_sample(request.reward_model)
+    if isinstance(log, LogStream):
+        assert isinstance(model, Fitted | Given)
+        return lambda: ([_part_of_known_model(model, part)] for part in log.parts())
+    rng = RandomStreams.from_seed(request.seed).folds
+    if isinstance(model, Fitted | Given):
+        parts = [_part_of_known_model(model, log)]
+    elif isinstance(model, CrossFit) and len(log) > 1:
+        parts = list(_cross_fitted_parts(model, log, rng))
     else:
-        left, predicted = honest.predictions(log, rng)
-        stages = [_looked_up(left, predicted)]
-    return StagedLog(lambda: iter((stages,)))
+        evaluated, predicted = model.predictions(log, rng)
+        parts = [PredictedPart(evaluated, predict=lambda block, positions: predicted[positions])]
+    return lambda: iter((parts,))
 
 
-def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[PredictedPart]:
-    """Stages of ``CrossFit``: the very models of its ``predictions``, but no table of events times actions."""
-    fold = fold_numbers(len(log), min(honest.folds, len(log)), rng)
+def _cross_fitted_parts(cross_fit: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[PredictedPart]:
+    """Yield the folds with the models of ``CrossFit.predictions``, without a table of events times actions."""
+    fold = fold_numbers(len(log), min(cross_fit.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
-        held = np.flatnonzero(fold == number)
-        model = copy.deepcopy(honest.model).fit(log[fold != number])
-        yield _asked(model, log[held], held)
+        held_out = np.flatnonzero(fold == number)
+        model = copy.deepcopy(cross_fit.model).fit(log[fold != number])
+        yield _part_of_model(model, log[held_out], held_out)
 
 
-def _ready(honest: Fitted | Given, part: Log) -> PredictedPart:
-    if isinstance(honest, Fitted):
-        return _asked(honest.model, part)
-    if np.ndim(honest.predicted) == 0:
-        return PredictedPart(part, level=float(np.asarray(honest.predicted)))
-    table = np.asarray(honest.predicted, dtype=np.float64)
-    # by row number, so that a table made for the whole stream serves each of its parts
-    own = table[part.rows] if len(table) != len(part) and part.rows.max() < len(table) else table
-    return _looked_up(part, Given(own).predictions(part, np.random.default_rng(0)).predicted)
+def _part_of_known_model(model: Fitted | Given, part: Log) -> PredictedPart:
+    if isinstance(model, Fitted):
+        return _part_of_model(model.model, part)
+    if np.ndim(model.predicted) == 0:
+        return PredictedPart(part, constant=float(np.asarray(model.predicted)))
+    table = _rows_of(np.asarray(model.predicted, dtype=np.float64), part)
+    predicted = Given(table).predictions(part, np.random.default_rng(0)).predicted
+    return PredictedPart(part, predict=lambda block, positions: predicted[positions])
 
 
-def _asked(model: Any, part: Log, places: IntArray | None = None) -> PredictedPart:
-    def predict(block: Log, places: IntArray) -> FloatArray:
+def _part_of_model(model: Any, part: Log, positions: IntArray | None = None) -> PredictedPart:
+    def predict(block: Log, positions: IntArray) -> FloatArray:
         return Fitted(model).predictions(block, np.random.default_rng(0)).predicted
 
-    return PredictedPart(part, places, predict, model)
+    return PredictedPart(part, positions, predict, model)
 
 
-def _looked_up(part: Log, predicted: FloatArray) -> PredictedPart:
-    return PredictedPart(part, None, lambda block, places: predicted[places])
+def _rows_of(table: FloatArray, part: Log) -> FloatArray:
+    """Return a part's rows of a table for the whole stream (or the table, if it is that of the part)."""
+    return table[part.rows] if len(table) != len(part) and part.rows.max() < len(table) else table

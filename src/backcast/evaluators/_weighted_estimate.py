@@ -1,4 +1,4 @@
-"""From weighed events to an estimate: what all estimators of fixed policies share."""
+"""From weighted events to an Estimate: what all evaluators of fixed policies share."""
 
 from __future__ import annotations
 
@@ -7,29 +7,37 @@ from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import reduce
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import numpy as np
 
-from backcast._parallel.jobs import Job, no_progress, run_jobs
-from backcast._parallel.workers import SharedArguments
+from backcast._parallel.jobs import Execution, run_jobs
+from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
+from backcast.evaluators._weight_transforms import (
+    IDENTITY,
+    Threshold,
+    TransformFamily,
+    WeightTransform,
+    check_threshold,
+    slope_plus_plus,
+)
 from backcast.evaluators._weighted_events import (
-    Recipe,
     WeightedBlock,
     WeightedLog,
-    WeightTransform,
-    identity,
+    WeightFunction,
     weight_events,
-    weighted_shard,
+    weight_shard,
 )
 from backcast.intervals._sample import (
+    BASE,
     BOUND,
     FIXED_VALUE,
     RATIO,
+    TERM,
     WEIGHT,
     Aggregate,
     EventColumns,
@@ -37,196 +45,229 @@ from backcast.intervals._sample import (
     Mean,
     Moments,
     WeightedSample,
+    std_error,
 )
 from backcast.intervals.asymptotic import DefaultInterval
+from backcast.io.stream import LogStream
 from backcast.policies._calls import policy_name
 
-SHAPED_VALUE = "V(pi), less the bias that shaped weights bring"
+TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
+FEW_EVENTS = 30  # effective events below which an interval is not reliable
+FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
+SLOPE_SES = 2.0  # half-width of a candidate in standard errors
 
 
-FEW = 30  # effective events below which an interval is hardly to be believed
-
-
-FAR = 5.0  # standard errors of the mean weight from 1; chance has odds of 6e-7
-
-
-def plain(moments: Moments) -> Aggregate:
-    """The form of an average."""
+def _mean(moments: Moments) -> Aggregate:
     return Mean()
 
 
 @dataclass(frozen=True)
 class EstimatorSpec:
-    """What tells one estimator from another.
+    """What distinguishes one estimator from another.
 
-    Attributes
-    ----------
-    name
-        As reported.
-    model
-        Whether a reward model gives base and residual.
-    blended
-        Whether the model answers only for what the weights leave over.
-    shape
-        From ratios to weights.
-    form
-        How the estimate follows from the means, given the moments.
-    interval
-        The default interval.
-    largest
-        Bound on the weight, given one on the ratio.
-    settings
-        Options, for the record.
+    ``model`` is "none", "full" (the reward model predicts the expected reward of the policy, and residuals are
+    weighted) or "remainder" (the model predicts what the weights leave, and rewards are weighted). ``aggregate``
+    returns how the estimate follows from the means, given the moments.
     """
 
     name: str
-    model: bool = False
-    blended: bool = False
-    shape: WeightTransform = identity
-    form: Callable[[Moments], Aggregate] = plain
+    model: Literal["none", "full", "remainder"] = "none"
+    transform: WeightTransform = IDENTITY
+    aggregate: Callable[[Moments], Aggregate] = _mean
     interval: IntervalMethod = field(default_factory=DefaultInterval)
-    largest: Callable[[float], float] = float
-    settings: dict[str, Any] = field(default_factory=dict)
-
-    @property
-    def estimand(self) -> str:
-        """What the estimate is about."""
-        return FIXED_VALUE if self.shape is identity else SHAPED_VALUE
 
     def ranges(self, low: float, high: float) -> tuple[tuple[float, float], tuple[float, float]]:
-        """Known bounds of base and residual, given those of the reward."""
-        if self.blended:
+        """Return known bounds of model value and residual, given those of the reward."""
+        if self.model == "remainder":
             return (min(0.0, low), max(0.0, high)), (low, high)
-        if self.model:
+        if self.model == "full":
             return (low, high), (low - high, high - low)
         return (0.0, 0.0), (low, high)
 
 
-def weighted_estimate(method: EstimatorSpec, request: EvaluationRequest) -> Estimate:
-    """Weigh the question's events and estimate."""
-    require_fixed_policy(request.policy, method.name)
-    return estimate_from(method, request, weight_events(request, model=method.model))
+class WeightedEstimator:
+    """An evaluator of fixed policies that is described by its ``spec``."""
+
+    spec: ClassVar[EstimatorSpec]
+
+    def estimate(self, request: EvaluationRequest) -> Estimate:
+        """Weight the events of the request and estimate."""
+        require_fixed_policy(request.policy, self.spec.name)
+        events = weight_events(request, uses_model=self.spec.model != "none")
+        return estimate_from_events(self.spec, request, events)
 
 
-def moments_of(events: WeightedLog, shapes: list[WeightTransform]) -> list[Moments]:
-    """The moments under several shapes of the weights, in one pass, pieces of a stream side by side."""
+@dataclass(frozen=True)
+class TransformedEstimator:
+    """An evaluator of fixed policies with transformed weights, at a given threshold or one chosen by SLOPE++."""
+
+    threshold: Threshold = "auto"
+    spec: ClassVar[EstimatorSpec]
+    family: ClassVar[TransformFamily]
+    largest_threshold: ClassVar[float] = float("inf")
+
+    def __post_init__(self) -> None:
+        check_threshold(self.threshold, self.largest_threshold)
+
+    def estimate(self, request: EvaluationRequest) -> Estimate:
+        """Weight the events of the request and estimate."""
+        require_fixed_policy(request.policy, self.spec.name)
+        events = weight_events(request, uses_model=self.spec.model != "none")
+        if self.threshold != "auto":
+            spec = replace(self.spec, transform=self.family.at(float(self.threshold)))
+            return with_threshold(estimate_from_events(spec, request, events), self.threshold, tuned=False)
+        grid = self.family.grid[::-1]
+        moments = moments_of(events, [self.family.at(threshold) for threshold in grid])
+        # the neutral candidate comes first: it has no bias
+        neutral = estimate_from_events(self.spec, request, events, moments[0])
+        return select_threshold(neutral, grid, moments)
+
+
+def select_threshold(neutral: Estimate, grid: tuple[float, ...], moments: list[Moments]) -> Estimate:
+    """Return the estimate at the threshold that SLOPE++ chooses, with the error of the neutral estimate.
+
+    The bias of a chosen transform cannot be estimated, nor the noise of a model that replaces weights; the neutral
+    estimate has neither, so its standard error and interval (extended to contain the value) stay valid.
+    """
+    values = np.array([sums.mean[BASE] + sums.mean[TERM] for sums in moments])
+    half_widths = np.array([SLOPE_SES * std_error(Mean(), sums) for sums in moments])
+    best = slope_plus_plus(values, np.nan_to_num(half_widths))
+    threshold, value = grid[best], float(values[best])
+    interval = neutral.interval
+    if interval is not None:
+        interval = replace(interval, low=min(interval.low, value), high=max(interval.high, value))
+    note = (
+        f"SLOPE++ chose the threshold {threshold:g}; standard error and interval are those of the estimate with "
+        "untransformed weights"
+    )
+    estimate = replace(neutral, value=value, interval=interval, notes=(*neutral.notes, note))
+    return with_threshold(estimate, threshold, tuned=True)
+
+
+def with_threshold(estimate: Estimate, threshold: float, *, tuned: bool) -> Estimate:
+    """Return the estimate with its threshold among the settings."""
+    return replace(estimate, settings={**estimate.settings, "threshold": float(threshold), "tuned": tuned})
+
+
+def moments_of(events: WeightedLog, transforms: list[WeightTransform]) -> list[Moments]:
+    """Return the moments under several transforms of the weights, in one pass; shards of a stream in parallel."""
     if not events.shards:
-        return _moments(events, shapes)
-    tell = events.telling()
-    terms = replace(events.request.terms, on_progress=tell)
-    request = replace(events.request, log=None, keep=None, on_progress=no_progress)
+        return _sum_moments(events.blocks(), transforms)
+    request = replace(events.request, execution=Execution())
+    on_progress = events.start_pass()
     jobs = [
-        Job(("moments", events.passes, number), (shard,), shard.n_rows) for number, shard in enumerate(events.shards)
+        Job(("moments", events.n_passes, number), (shard,), shard.n_events or 0)
+        for number, shard in enumerate(events.shards)
     ]
-    # threads: reading, decoding and arithmetic let others run, and nothing has to be sent anywhere
-    with closing(SharedArguments(request, events.recipe, shapes)) as shared:
-        found = run_jobs(_shard_moments, shared, jobs, terms, threads=True, kinds=(Moments,))
-    if found.stopped:
+    # threads: reading, decoding and arithmetic release the interpreter lock, and nothing has to be sent
+    with closing(SharedArguments(request, events.weight, events.uses_model, transforms)) as shared:
+        execution = replace(events.request.execution, on_progress=on_progress)
+        finished = run_jobs(_moments_of_shard, shared, jobs, execution, threads=True, result_types=(Moments,))
+    if finished.stopped:
         raise StopEvaluation
-    return _summed(found.results)
+    return [reduce(operator.add, sums) for sums in zip(*finished.results, strict=True)]
 
 
-def _shard_moments(
-    request: EvaluationRequest, recipe: Recipe, shapes: list[WeightTransform], shard: Any
+def _moments_of_shard(
+    request: EvaluationRequest,
+    weight: WeightFunction,
+    uses_model: bool,
+    transforms: list[WeightTransform],
+    shard: LogStream,
 ) -> list[Moments]:
-    return _moments(weighted_shard(request, recipe, shard), shapes)
+    return _sum_moments(weight_shard(request, weight, shard, uses_model=uses_model), transforms)
 
 
-def _moments(blocks: Iterable[WeightedBlock], shapes: list[WeightTransform]) -> list[Moments]:
-    sums = [Moments.none() for _ in shapes]
+def _sum_moments(blocks: Iterable[WeightedBlock], transforms: list[WeightTransform]) -> list[Moments]:
+    sums = [Moments.none() for _ in transforms]
     for block in blocks:
-        sums = [total + Moments.of(block.columns(shape)) for total, shape in zip(sums, shapes, strict=True)]
+        sums = [total + Moments.of(block.columns(each)) for total, each in zip(sums, transforms, strict=True)]
     return sums
 
 
-def _summed(pieces: Iterable[list[Moments]]) -> list[Moments]:
-    return [reduce(operator.add, sums) for sums in zip(*pieces, strict=True)]
-
-
-def estimate_from(
-    method: EstimatorSpec, request: EvaluationRequest, events: WeightedLog, moments: Moments | None = None
+def estimate_from_events(
+    spec: EstimatorSpec, request: EvaluationRequest, events: WeightedLog, moments: Moments | None = None
 ) -> Estimate:
-    """The estimate of weighed events, whose moments may be known already."""
-
-    def columns() -> Iterator[EventColumns]:
-        return (block.columns(method.shape) for block in events)
-
+    """Return the estimate of weighted events, whose moments may be known already."""
     if moments is None:
-        (moments,) = moments_of(events, [method.shape])
-    _require_overlap(method.name, moments)
-    ranges = (None, None) if events.reward_range is None else method.ranges(*events.reward_range)
-    sample = WeightedSample(
-        moments,
-        method.form(moments),
-        columns,
-        evaluator=method.name,
-        reward_range=events.reward_range,
-        base_range=ranges[0],
-        residual_range=ranges[1],
-        weights_average_one=method.shape is identity and not method.blended,
-        bound_known=events.knows_bound(float(moments.low[BOUND]), float(moments.high[BOUND])),
-        estimand=method.estimand,
-        largest=method.largest,
-        seed=request.seed,
-    )
+        (moments,) = moments_of(events, [spec.transform])
+    if moments.high[RATIO] == 0.0:
+        raise EvaluationError(
+            f"{spec.name}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
+            "has no information on it; use a log that explores the policy's actions, or DM"
+        )
+    sample = _weighted_sample(spec, request, events, moments)
+    estimated = events.propensities_estimated
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
-        interval=_interval(request.interval or method.interval, sample, request.level, events.propensities_estimated),
-        diagnostics=_diagnostics(moments, events.propensities_estimated),
+        interval=_interval(request.interval or spec.interval, sample, request.level, estimated),
+        diagnostics=WeightDiagnostics(
+            events=moments.n,
+            effective_sample_size=moments.effective_sample_size,
+            mean_weight=float(moments.mean[RATIO]),
+            largest_weight=float(moments.high[RATIO]),
+            propensities_estimated=estimated,
+        ),
         policy=request.policy_name or policy_name(request.policy),
-        evaluator=method.name,
+        evaluator=spec.name,
         notes=(*events.notes, *_notes(moments)),
-        settings={"evaluator": method.name, **method.settings, "level": request.level, "seed": request.seed},
-        _influence=sample.influence if events.keep else None,
+        settings={"evaluator": spec.name, "level": request.level, "seed": request.seed},
+        _influence=sample.influence if events.in_memory else None,
     )
 
 
-def _interval(chosen: Any, sample: WeightedSample, level: float, propensities_estimated: bool) -> Interval | None:
-    if isinstance(chosen, type) or not isinstance(chosen, IntervalMethod):
+def _weighted_sample(
+    spec: EstimatorSpec, request: EvaluationRequest, events: WeightedLog, moments: Moments
+) -> WeightedSample:
+    def columns() -> Iterator[EventColumns]:
+        return (block.columns(spec.transform) for block in events.blocks())
+
+    base_range, residual_range = (None, None) if events.reward_range is None else spec.ranges(*events.reward_range)
+    transformed = spec.transform != IDENTITY
+    return WeightedSample(
+        moments,
+        spec.aggregate(moments),
+        columns,
+        evaluator=spec.name,
+        reward_range=events.reward_range,
+        base_range=base_range,
+        residual_range=residual_range,
+        weights_average_one=not transformed and spec.model != "remainder",
+        bound_known=events.bound_is_known(float(moments.low[BOUND]), float(moments.high[BOUND])),
+        estimand=TRANSFORMED_VALUE if transformed else FIXED_VALUE,
+        largest=spec.transform.largest,
+        seed=request.seed,
+    )
+
+
+def _interval(method: Any, sample: WeightedSample, level: float, propensities_estimated: bool) -> Interval | None:
+    if isinstance(method, type) or not isinstance(method, IntervalMethod):
         raise OptionError(
-            f"interval is {chosen!r}; give an interval for fixed policies, such as Normal() or CressieRead()"
+            f"interval is {method!r}; give an interval for fixed policies, such as Normal() or CressieRead()"
         )
     if not 0 < level < 1:
-        raise OptionError(f"level is {level}; it must lie strictly between 0 and 1")
+        raise OptionError(f"level is {level}; it must be strictly between 0 and 1")
     if sample.moments.n < 2:
         return None
-    found = chosen.interval(sample, level)
-    # no interval knows the error of estimated propensities, so none holds for every n
-    return replace(found, assumption="asymptotic") if propensities_estimated else found
-
-
-def _require_overlap(name: str, moments: Moments) -> None:
-    if moments.high[RATIO] == 0.0:
-        raise EvaluationError(
-            f"{name}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
-            "says nothing of it; use a log that explores the policy's actions, or DM"
-        )
-
-
-def _diagnostics(moments: Moments, propensities_estimated: bool) -> WeightDiagnostics:
-    return WeightDiagnostics(
-        events=moments.n,
-        effective_sample_size=moments.effective_sample_size,
-        mean_weight=float(moments.mean[RATIO]),
-        largest_weight=float(moments.high[RATIO]),
-        propensities_estimated=propensities_estimated,
-    )
+    interval = method.interval(sample, level)
+    # no interval includes the error of estimated propensities, so none is valid for every n
+    return replace(interval, assumption="asymptotic") if propensities_estimated else interval
 
 
 def _notes(moments: Moments) -> Iterator[str]:
     effective = moments.effective_sample_size
-    if effective < FEW:
+    if effective < FEW_EVENTS:
         yield f"only {effective:.3g} effective events of {moments.n:,}: the policy and the log hardly overlap"
     error = float(np.sqrt(moments.covariance[RATIO, RATIO] / moments.n))
     mean = float(moments.mean[RATIO])
-    if effective >= FEW and abs(mean - 1.0) > FAR * error + 1e-6:
+    if effective >= FEW_EVENTS and abs(mean - 1.0) > FAR_FROM_ONE * error + 1e-6:
         yield (
             f"weights average {mean:.4g} (standard error {error:.2g}) where they should average 1: "
-            "are the propensities those of the logged actions, and does the log support all the policy does?"
+            "are the propensities those of the logged actions, and does the log contain all actions of the policy?"
         )
     if abs(moments.mean[WEIGHT] - mean) > 1e-9 * mean:
         yield (
-            f"shaping took the mean weight from {mean:.4g} to {moments.mean[WEIGHT]:.4g}: "
-            "the interval leaves out the bias that this brings, and the noise of a reward model that stands in"
+            f"the transform changed the mean weight from {mean:.4g} to {moments.mean[WEIGHT]:.4g}: "
+            "the interval does not include the bias of this, nor the noise of a reward model that replaces weights"
         )

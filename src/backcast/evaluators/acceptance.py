@@ -1,4 +1,4 @@
-"""Acceptance rules: how eagerly events are taken into the simulated history. They are values, given to DRns."""
+"""Acceptance rules of DRns: Quantile, WorstCase, Budget, or a fixed multiplier; and their multiplier schedules."""
 
 from __future__ import annotations
 
@@ -15,7 +15,6 @@ from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of
 from backcast.policies.base import batch_size_of
-from backcast.policies.fixed import Fixed
 
 
 @dataclass(frozen=True)
@@ -36,7 +35,7 @@ class Quantile:
 
 @dataclass(frozen=True)
 class WorstCase:
-    """The smallest probability the logger gave to anything in this log: never a bias, few acceptances.
+    """The smallest probability that the logger gave to any action in this log: no bias, few acceptances.
 
     Examples
     --------
@@ -48,7 +47,7 @@ class WorstCase:
 
 @dataclass(frozen=True)
 class Budget:
-    """The largest multiplier whose bias mass, on a calibration slice, stays within ``eta / T`` a round.
+    """The largest multiplier whose bias mass, on calibration events, is at most ``eta / T`` per round.
 
     Parameters
     ----------
@@ -58,8 +57,8 @@ class Budget:
     calibration
         Events at the head of the log, never accepted, on which the mass is measured.
     refreshes
-        How often in a trajectory the multiplier is set anew; None for whenever the policy has learned. Setting it
-        less often is cheaper and lets the mass drift above the budget in between.
+        How often per trajectory the multiplier is computed again; None for whenever the policy has learned. Fewer
+        refreshes are cheaper and let the mass exceed the budget in between.
 
     Examples
     --------
@@ -78,34 +77,72 @@ class Budget:
             count("refreshes", self.refreshes)
 
 
-AcceptanceRule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
+AcceptanceRule: TypeAlias = Quantile | WorstCase | Budget | float
 
 
-def smallest_probability(request: EvaluationRequest) -> float:
-    """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
-    kept = None if request.keep is None else request.keep.get("smallest")
-    if kept is not None:
-        return float(kept.value)
-    found = min(smallest_in(part) for part in request.parts())
-    if request.keep is not None and not request.in_memory:
-        # it took a pass over the whole stream
-        request.keep.put("smallest", found)
-    return found
+def schedule_for(
+    rule: AcceptanceRule, request: EvaluationRequest, c_max: float, *, carry: bool, head: Log | None
+) -> MultiplierSchedule:
+    """Return the multiplier schedule of a rule; ``head`` are the events set aside for warm-up or calibration."""
+    if isinstance(rule, Quantile):
+        return MultiplierSchedule(c_max=c_max, q=rule.q, carry=carry, warm_up=head)
+    if isinstance(rule, WorstCase):
+        return MultiplierSchedule(c_max=min(c_max, smallest_propensity(request)))
+    if isinstance(rule, Budget):
+        return _budget_schedule(rule, request, c_max, head)
+    if not 0 < rule <= 1:
+        raise OptionError(f"a fixed multiplier is {rule}; it must be in (0, 1]")
+    return MultiplierSchedule(c_max=min(c_max, float(rule)))
 
 
-def smallest_in(log: Log) -> float:
-    """The same for one part of a log."""
+def smallest_propensity(request: EvaluationRequest) -> float:
+    """Return the smallest probability of the logger, by one pass over a stream; stored in the checkpoint."""
+    if isinstance(request.log, Log):
+        return request.log.smallest_propensity
+    stored = None if request.checkpoint is None else request.checkpoint.get("smallest")
+    if stored is not None:
+        return float(stored.value)
+    smallest = min(part.smallest_propensity for part in request.log.parts())
+    if request.checkpoint is not None:
+        request.checkpoint.put("smallest", smallest)
+    return smallest
+
+
+def _budget_schedule(
+    rule: Budget, request: EvaluationRequest, c_max: float, calibration: Log | None
+) -> MultiplierSchedule:
+    horizon = request.horizon
+    if horizon is None or calibration is None:
+        raise OptionError("Budget(eta) divides a bias among T rounds; give horizon=T")
+    largest_weight = 1.0 / min(smallest_propensity(request), calibration.smallest_propensity)
+
+    def calibrate(policy: Any) -> float:
+        weights, masses = _weights_and_masses(probabilities_of(policy, calibration), calibration, largest_weight)
+        return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
+
+    refresh = batch_size_of(request.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
+    return MultiplierSchedule(c_max=c_max, calibrate=calibrate, refresh=refresh)
+
+
+def _weights_and_masses(probabilities: FloatArray, log: Log, largest_weight: float) -> tuple[FloatArray, FloatArray]:
+    """Return weights ``pi/mu`` and their masses: of all actions if mu is recorded, else of the logged ones.
+
+    The logged ones may miss the rare event that matters, so one event of the largest possible weight is added: the
+    expected mass of a further event is then within the budget (conformal risk control, Angelopoulos et al. 2022).
+    """
     logging = log.logging_probabilities
     if logging is None:
-        return float(log.propensities.min())
-    return float(logging[logging > 0].min())
+        weights = probabilities[np.arange(len(log)), log.actions] / log.propensities
+        return np.append(weights, max(largest_weight, weights.max())), np.full(len(log) + 1, 1.0 / (len(log) + 1))
+    possible = logging > 0
+    return probabilities[possible] / logging[possible], logging[possible] / len(log)
 
 
 def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses: FloatArray | None = None) -> float:
-    """The largest ``c <= c_max`` with ``sum m max(0, w - 1/c) <= budget``, solved exactly; masses m sum to 1.
+    """Return the largest ``c <= c_max`` with ``sum_i m_i max(0, w_i - 1/c) <= budget``; masses ``m_i`` sum to 1.
 
-    With the weights in descending order, the sum is ``m_1 w_1 + .. + m_j w_j - (m_1 + .. + m_j)/c`` while
-    ``w_j >= 1/c``.
+    With weights in descending order, the level ``l = 1/c`` that uses up the budget is
+    ``max_j [sum_{i<=j} m_i w_i - budget] / sum_{i<=j} m_i`` (docs/theory.md, section 3).
 
     >>> largest_multiplier(np.array([4.0, 1.0]), budget=1.0, c_max=1.0)
     0.5
@@ -114,56 +151,8 @@ def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses:
     """
     masses = np.full(weights.size, 1.0 / weights.size) if masses is None else masses
     order = np.argsort(weights)[::-1]
-    ordered, mass = weights[order], masses[order]
-    if (mass * np.maximum(0.0, ordered - 1.0 / c_max)).sum() <= budget:
+    w, m = weights[order], masses[order]
+    if (m * np.maximum(0.0, w - 1.0 / c_max)).sum() <= budget:
         return c_max
-    # level j: the level 1/c at which the j largest weights together exceed it by the budget; with too few or too many
-    # of them it comes out lower, so the largest is the one
-    levels = (np.cumsum(mass * ordered) - budget) / np.cumsum(mass)
-    return float(min(c_max, 1.0 / levels.max()))
-
-
-def schedule_for(
-    rule: AcceptanceRule, request: EvaluationRequest, c_max: float, *, carry: bool, warm_up: Log | None
-) -> MultiplierSchedule:
-    """Turn a rule into what the engine does."""
-    if isinstance(rule, Quantile):
-        return MultiplierSchedule(c_max=c_max, q=rule.q, carry=carry, warm_up=warm_up)
-    if isinstance(rule, WorstCase):
-        return MultiplierSchedule(c_max=min(c_max, smallest_probability(request)))
-    if isinstance(rule, Budget):
-        return _budget_schedule(rule, request, c_max, warm_up)
-    multiplier = rule.multiplier if isinstance(rule, Fixed) else rule
-    if multiplier is None or not 0 < multiplier <= 1:
-        raise OptionError(f"a fixed multiplier is {multiplier}; it must lie in (0, 1]")
-    return MultiplierSchedule(c_max=min(c_max, float(multiplier)))
-
-
-def _budget_schedule(
-    rule: Budget, request: EvaluationRequest, c_max: float, calibration: Log | None
-) -> MultiplierSchedule:
-    if request.horizon is None or calibration is None:
-        raise OptionError("Budget(eta) shares a bias among T rounds; give horizon=T")
-    horizon, slice_ = request.horizon, calibration
-    largest = 1.0 / min(smallest_probability(request), smallest_in(slice_))
-
-    def calibrate(policy: Any) -> float:
-        weights, masses = _weights_and_masses(probabilities_of(policy, slice_), slice_, largest)
-        return largest_multiplier(weights, rule.eta / horizon, c_max, masses)
-
-    refresh = batch_size_of(request.policy) if rule.refreshes is None else max(1, horizon // rule.refreshes)
-    return MultiplierSchedule(c_max=c_max, calibrate=calibrate, refresh=refresh)
-
-
-def _weights_and_masses(probabilities: FloatArray, log: Log, largest: float) -> tuple[FloatArray, FloatArray]:
-    """Weights ``pi/mu`` with the mass of each: of all actions where mu is recorded, else of the logged ones alone.
-
-    Logged ones alone may miss the rare event that matters, so one more of the largest weight there is joins them: the
-    expected mass of a further event then stays within the budget (conformal risk control, Angelopoulos et al. 2022).
-    """
-    logging = log.logging_probabilities
-    if logging is None:
-        own = probabilities[np.arange(len(log)), log.actions] / log.propensities
-        return np.append(own, max(largest, own.max())), np.full(len(log) + 1, 1.0 / (len(log) + 1))
-    possible = logging > 0
-    return probabilities[possible] / logging[possible], logging[possible] / len(log)
+    inverse_c = ((np.cumsum(m * w) - budget) / np.cumsum(m)).max()
+    return float(min(c_max, 1.0 / inverse_c))

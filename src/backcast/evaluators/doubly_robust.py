@@ -1,4 +1,4 @@
-"""The doubly robust estimator, plain and self-normalised."""
+"""DR and its relatives: SNDR, SwitchDR, ShrinkageDR, PessimisticDR, SubGaussian, CAB, MRDR."""
 
 from __future__ import annotations
 
@@ -9,25 +9,24 @@ from typing import Any
 
 import numpy as np
 
-from backcast._arrays import FloatArray, IntArray, plain
+from backcast._arrays import FloatArray, IntArray, as_kernel_array
+from backcast._kernels.jit import compiled
 from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
-from backcast.evaluators._reward_predictions import PredictedPart, StagedLog, predicted_parts, with_fitted_model
-from backcast.evaluators._weight_transforms import (
-    CLIP,
-    SHRINK,
-    SUB_GAUSSIAN,
-    SWITCH,
-    Threshold,
-    check_threshold,
-    chosen,
-    estimate_with_transform,
-    with_choice,
+from backcast.evaluators._reward_predictions import PredictedPart, predicted_parts, with_stream_model
+from backcast.evaluators._weight_transforms import CLIP, SHRINK, SUB_GAUSSIAN, SWITCH, Threshold, check_threshold
+from backcast.evaluators._weighted_estimate import (
+    EstimatorSpec,
+    TransformedEstimator,
+    WeightedEstimator,
+    estimate_from_events,
+    moments_of,
+    select_threshold,
+    with_threshold,
 )
-from backcast.evaluators._weighted_estimate import EstimatorSpec, estimate_from, moments_of, weighted_estimate
-from backcast.evaluators._weighted_events import Recipe, WeightedBlock, WeightedLog, beyond, bounds, weight_predicted
-from backcast.evaluators.importance_weighting import self_normalised
+from backcast.evaluators._weighted_events import WeightedBlock, WeightedLog, ratio_bounds, weight_events
+from backcast.evaluators.importance_weighting import self_normalized
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, start_copy, taken
 from backcast.reward_models.cross_fitting import CrossFit
@@ -35,7 +34,7 @@ from backcast.reward_models.regression import PerAction
 
 
 @dataclass(frozen=True)
-class DR:
+class DR(WeightedEstimator):
     """``mean_k [ sum_a pi(a|x_k) q(x_k, a) + w_k (r_k - q(x_k, a_k)) ]`` (Dudik, Langford and Li 2011).
 
     Right when either the propensities or the reward model q are; unbiased whatever the model with true
@@ -52,13 +51,11 @@ class DR:
     By hand: the model says 0.5 throughout; the only surprise is 0.5 at weight 1.5: 0.5 + 0.75 / 2.
     """
 
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected by the weighted surprises."""
-        return weighted_estimate(EstimatorSpec("DR", model=True), request)
+    spec = EstimatorSpec("DR", model="full")
 
 
 @dataclass(frozen=True)
-class SNDR:
+class SNDR(WeightedEstimator):
     """``mean_k sum_a pi q + sum_k w_k (r_k - q(x_k, a_k)) / sum_k w_k`` (Robins et al. 2007): DR, weights normalised.
 
     Examples
@@ -72,13 +69,11 @@ class SNDR:
     By hand: 0.5 from the model, and the surprises 0.5 and 0 average 0.25.
     """
 
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected by the normalised surprises."""
-        return weighted_estimate(EstimatorSpec("SNDR", model=True, form=self_normalised), request)
+    spec = EstimatorSpec("SNDR", model="full", aggregate=self_normalized)
 
 
 @dataclass(frozen=True)
-class SwitchDR:
+class SwitchDR(TransformedEstimator):
     """``mean_k [ sum_a pi q + w_k I(w_k <= l) (r_k - q(x_k, a_k)) ]`` (Wang, Agarwal and Dudik 2017).
 
     Where the weight is too large the model alone is believed.
@@ -100,18 +95,12 @@ class SwitchDR:
     By hand: the weight 3 is switched off; 0.5 from the model and 0.5 * 0.5 / 2 from the other event.
     """
 
-    threshold: Threshold = "auto"
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected where the weights are moderate."""
-        return estimate_with_transform("SwitchDR", SWITCH, self.threshold, request, model=True)
+    spec = EstimatorSpec("SwitchDR", model="full")
+    family = SWITCH
 
 
 @dataclass(frozen=True)
-class ShrinkageDR:
+class ShrinkageDR(TransformedEstimator):
     """``mean_k [ sum_a pi q + l w_k/(w_k^2 + l) (r_k - q(x_k, a_k)) ]``: DRos of Su et al. 2020.
 
     Parameters
@@ -130,18 +119,12 @@ class ShrinkageDR:
     By hand: the weight 3 becomes 3 * 3 / (9 + 3) = 0.75; 0.5 + 0.75 * 0.5.
     """
 
-    threshold: Threshold = "auto"
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected with optimistically shrunken weights."""
-        return estimate_with_transform("ShrinkageDR", SHRINK, self.threshold, request, model=True)
+    spec = EstimatorSpec("ShrinkageDR", model="full")
+    family = SHRINK
 
 
 @dataclass(frozen=True)
-class PessimisticDR:
+class PessimisticDR(TransformedEstimator):
     """``mean_k [ sum_a pi q + min(w_k, l) (r_k - q(x_k, a_k)) ]``: DRps of Su et al. 2020.
 
     Parameters
@@ -160,18 +143,12 @@ class PessimisticDR:
     By hand: the weight 3 becomes 2; 0.75 + 2 * 0.25.
     """
 
-    threshold: Threshold = "auto"
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected with clipped weights."""
-        return estimate_with_transform("PessimisticDR", CLIP, self.threshold, request, model=True)
+    spec = EstimatorSpec("PessimisticDR", model="full")
+    family = CLIP
 
 
 @dataclass(frozen=True)
-class SubGaussian:
+class SubGaussian(TransformedEstimator):
     """``mean_k [ sum_a pi q + w_k/(1 - l + l w_k) (r_k - q(x_k, a_k)) ]`` (Metelli, Russo and Restelli 2021).
 
     With ``reward_model=0`` it is their estimator without a model.
@@ -192,14 +169,9 @@ class SubGaussian:
     By hand: the weight 3 becomes 3 / (0.5 + 1.5) = 1.5; 0.5 + 1.5 * 0.5.
     """
 
-    threshold: Threshold = "auto"
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold, high=1.0)
-
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The model's answer, corrected with weights of bounded growth."""
-        return estimate_with_transform("SubGaussian", SUB_GAUSSIAN, self.threshold, request, model=True)
+    spec = EstimatorSpec("SubGaussian", model="full")
+    family = SUB_GAUSSIAN
+    largest_threshold = 1.0
 
 
 @dataclass(frozen=True)
@@ -232,47 +204,62 @@ class CAB:
         check_threshold(self.threshold)
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The clipped average, filled up by the model."""
+        """Return the clipped average, completed by the model."""
         require_fixed_policy(request.policy, "CAB")
-        request, notes = with_fitted_model(request)
-        log = replace(predicted_parts(request, model=True), notes=notes)
+        request, notes = with_stream_model(request)
+        # the reward model is fitted once for all thresholds
+        parts = predicted_parts(request, uses_model=True) if isinstance(request.log, Log) else None
+
+        def weighted(threshold: float) -> WeightedLog:
+            # sums stored under one threshold are not those under another
+            scoped = request.scoped(f"threshold-{threshold:g}")
+            weight = partial(_weight_remainder, threshold)
+            return WeightedLog(scoped, weight, uses_model=True, notes=notes, parts=parts)
+
+        def estimate_at(threshold: float) -> Estimate:
+            spec = EstimatorSpec("CAB", model="remainder", transform=CLIP.at(threshold))
+            return estimate_from_events(spec, request, weighted(threshold))
+
         if self.threshold != "auto":
-            return _estimate(request, log, float(self.threshold))
+            return with_threshold(estimate_at(float(self.threshold)), self.threshold, tuned=False)
         grid = CLIP.grid[::-1]
-        choice = chosen(grid, [moments_of(_blended(request, log, m), [CLIP.at(m)])[0] for m in grid])
-        return with_choice(_estimate(request, log, CLIP.neutral), choice)
+        moments = [moments_of(weighted(threshold), [CLIP.at(threshold)])[0] for threshold in grid]
+        return select_threshold(estimate_at(CLIP.neutral), grid, moments)
 
 
-def _estimate(request: EvaluationRequest, log: StagedLog, threshold: float) -> Estimate:
-    method = EstimatorSpec(
-        "CAB",
-        model=True,
-        blended=True,
-        shape=CLIP.at(threshold),
-        largest=lambda ratio: min(threshold, ratio),
-        settings={"threshold": threshold, "tuned": False},
-    )
-    return estimate_from(method, request, _blended(request, log, threshold))
-
-
-def _blended(request: EvaluationRequest, log: StagedLog, threshold: float) -> WeightedLog:
-    # sums kept under one threshold are not those under another
-    own = request.within(f"threshold-{threshold:g}")
-    return weight_predicted(own, log, Recipe(partial(_weigh_blended, threshold), model=True))
-
-
-def _weigh_blended(threshold: float, policy: Any, stage: PredictedPart, block: Log, places: IntArray) -> WeightedBlock:
-    """The base is the model's share; the residual is the reward itself."""
+def _weight_remainder(
+    threshold: float, policy: Any, part: PredictedPart, block: Log, positions: IntArray
+) -> WeightedBlock:
+    """Weight rewards; the model predicts what weights clipped at the threshold leave."""
     if block._logging is None:
         raise EvaluationError(
             "CAB needs the logger's probabilities of all actions and this log records only those of the logged ones; "
             "pass logging_probabilities to the log, or use PessimisticDR, which has the same expectation"
         )
     target = probabilities_of(policy, block)
-    base = beyond(target, stage.table(block, places), plain(block._logging), threshold)
-    return WeightedBlock(
-        taken(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block)
-    )
+    base = remainders(target, part.table(block, positions), as_kernel_array(block._logging), threshold)
+    ratio = taken(target, block._actions) / block._propensities
+    return WeightedBlock(ratio, base, block._rewards, ratio_bounds(target, block))
+
+
+@compiled
+def remainders(target: FloatArray, predicted: FloatArray, logging: FloatArray, threshold: float) -> FloatArray:
+    """Return ``sum_a max(0, pi(a) - M mu(a)) rhat(a)``: what weights clipped at M leave to the model (Su et al. 2019).
+
+    >>> remainders(np.array([[0.75, 0.25]]), np.array([[0.5, 1.0]]), np.array([[0.25, 0.75]]), 2.0)
+    array([0.125])
+
+    By hand: action 0 has 0.75 - 2 * 0.25 left, at 0.5; action 1 has nothing left.
+    """
+    out = np.zeros(target.shape[0])
+    for k in range(target.shape[0]):
+        for a in range(target.shape[1]):
+            left = target[k, a]
+            if logging[k, a] > 0.0:  # an action that the logger never takes is left to the model, however large M is
+                left -= threshold * logging[k, a]
+            if left > 0.0:
+                out[k] += left * predicted[k, a]
+    return out
 
 
 @dataclass(frozen=True)
@@ -300,11 +287,13 @@ class MRDR:
     folds: int = 5
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
-        """DR with the model fitted for this policy."""
+        """Return DR with the model fitted for this policy."""
         require_fixed_policy(request.policy, "MRDR")
-        model = PerAction(_estimator(request.reward_model), weights=mrdr_weights(request.policy, request.seed))
-        asked = replace(request, reward_model=CrossFit(model, self.folds))
-        return weighted_estimate(EstimatorSpec("MRDR", model=True, settings={"folds": self.folds}), asked)
+        model = PerAction(_base_estimator(request.reward_model), weights=mrdr_weights(request.policy, request.seed))
+        request = replace(request, reward_model=CrossFit(model, self.folds))
+        events = weight_events(request, uses_model=True)
+        estimate = estimate_from_events(EstimatorSpec("MRDR", model="full"), request, events)
+        return replace(estimate, settings={**estimate.settings, "folds": self.folds})
 
 
 def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
@@ -317,7 +306,7 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
     """
 
     def weights(log: Log) -> FloatArray:
-        ratio = probability_of(start_copy(policy, log, RandomStreams.of(seed).policy), log) / log._propensities
+        ratio = probability_of(start_copy(policy, log, RandomStreams.from_seed(seed).policy), log) / log._propensities
         wanted = ratio**2 * (1.0 - log._propensities)
         # never quite 0, so that every action seen can be fitted
         return np.maximum(wanted, max(1e-9 * wanted.max(), 1e-300))
@@ -325,7 +314,7 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
     return weights
 
 
-def _estimator(reward_model: Any) -> Any:
+def _base_estimator(reward_model: Any) -> Any:
     if isinstance(reward_model, PerAction):
         return reward_model.estimator
     if reward_model is None or hasattr(reward_model, "get_params"):

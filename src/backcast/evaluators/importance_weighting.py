@@ -1,13 +1,11 @@
-"""Inverse propensity scoring."""
+"""IPS, SNIPS, ClippedIPS, BaselineIPS: importance weighting of logged rewards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 
-from backcast._request import EvaluationRequest
-from backcast.estimate import Estimate
-from backcast.evaluators._weight_transforms import CLIP, Threshold, check_threshold, estimate_with_transform
-from backcast.evaluators._weighted_estimate import EstimatorSpec, weighted_estimate
+from backcast.evaluators._weight_transforms import CLIP
+from backcast.evaluators._weighted_estimate import EstimatorSpec, TransformedEstimator, WeightedEstimator
 from backcast.intervals._sample import (
     TERM,
     WEIGHT,
@@ -19,8 +17,28 @@ from backcast.intervals._sample import (
 )
 
 
+def self_normalized(moments: Moments) -> Aggregate:
+    """Return the aggregate of a quotient of averages."""
+    return SelfNormalizedMean()
+
+
+def with_baseline(moments: Moments) -> ControlVariateMean:
+    """Return the aggregate of IPS minus the best baseline times the known error of the weights.
+
+    >>> import numpy as np
+    >>> from backcast.intervals._sample import EventColumns
+    >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
+    >>> float(with_baseline(Moments.of(EventColumns(0 * w, w, w * r, w, r, w))).baseline)
+    1.0
+
+    By hand: all rewards are 1, so ``w r`` changes with ``w`` one to one.
+    """
+    variance, covariance = moments.scatter[WEIGHT, [WEIGHT, TERM]] / moments.n
+    return ControlVariateMean(float(best_baseline(moments.mean[WEIGHT], variance, covariance)))
+
+
 @dataclass(frozen=True)
-class IPS:
+class IPS(WeightedEstimator):
     """``mean_k w_k r_k`` with ``w = pi/p`` (Horvitz and Thompson 1952): unbiased, at the mercy of large weights.
 
     Asks no reward model. A policy with ``probability_of(contexts, actions)`` is asked for the logged actions only,
@@ -28,6 +46,7 @@ class IPS:
 
     Examples
     --------
+    >>> from backcast._request import EvaluationRequest
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1, 0, 1], rewards=[1, 0.5, 0, 0], propensities=[0.5] * 4)
@@ -37,24 +56,18 @@ class IPS:
     By hand: the weights are 1.5 and 0.5; (1.5 * 1 + 0.5 * 0.5) / 4.
     """
 
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The weighted average of the rewards."""
-        return weighted_estimate(EstimatorSpec("IPS"), request)
-
-
-def self_normalised(moments: Moments) -> Aggregate:
-    """The form of a quotient of averages."""
-    return SelfNormalizedMean()
+    spec = EstimatorSpec("IPS")
 
 
 @dataclass(frozen=True)
-class SNIPS:
+class SNIPS(WeightedEstimator):
     """``sum_k w_k r_k / sum_k w_k`` (Swaminathan and Joachims 2015).
 
     Stays within the rewards seen and does not move when a constant is added to them; its bias is of order 1/n.
 
     Examples
     --------
+    >>> from backcast._request import EvaluationRequest
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0, 0, 1], rewards=[1, 1, 0, 1], propensities=[0.5] * 4)
@@ -64,13 +77,11 @@ class SNIPS:
     By hand: the weights are 1.5 and 0.5; (1.5 + 1.5 + 0.5) / 5.
     """
 
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The average reward under normalised weights."""
-        return weighted_estimate(EstimatorSpec("SNIPS", form=self_normalised), request)
+    spec = EstimatorSpec("SNIPS", aggregate=self_normalized)
 
 
 @dataclass(frozen=True)
-class ClippedIPS:
+class ClippedIPS(TransformedEstimator):
     """``mean_k min(w_k, l) r_k`` (Ionides 2008): less variance, and with rewards >= 0 a bias downwards.
 
     Parameters
@@ -80,6 +91,7 @@ class ClippedIPS:
 
     Examples
     --------
+    >>> from backcast._request import EvaluationRequest
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1, 1], propensities=[0.25, 0.75])
@@ -89,33 +101,12 @@ class ClippedIPS:
     By hand: the weights 3 and 1/3 become 2 and 1/3.
     """
 
-    threshold: Threshold = "auto"
-
-    def __post_init__(self) -> None:
-        check_threshold(self.threshold)
-
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The average reward under clipped weights."""
-        return estimate_with_transform("ClippedIPS", CLIP, self.threshold, request, model=False)
-
-
-def controlled(moments: Moments) -> ControlVariateMean:
-    """IPS less the best baseline times the weights' known error.
-
-    >>> import numpy as np
-    >>> from backcast.intervals._sample import EventColumns
-    >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
-    >>> float(controlled(Moments.of(EventColumns(0 * w, w, w * r, w, r, w))).baseline)
-    1.0
-
-    By hand: all rewards are 1, so ``w r`` moves with ``w`` one to one.
-    """
-    spread, together = moments.scatter[WEIGHT, [WEIGHT, TERM]] / moments.n
-    return ControlVariateMean(float(best_baseline(moments.mean[WEIGHT], spread, together)))
+    spec = EstimatorSpec("ClippedIPS")
+    family = CLIP
 
 
 @dataclass(frozen=True)
-class BaselineIPS:
+class BaselineIPS(WeightedEstimator):
     """``mean_k w_k r_k - b (mean_k w_k - 1)`` with ``b = cov(w r, w) / var(w)`` (Gupta et al. 2024).
 
     Weights average 1 in expectation, so any fixed baseline b leaves IPS unbiased; this one leaves the least
@@ -123,6 +114,7 @@ class BaselineIPS:
 
     Examples
     --------
+    >>> from backcast._request import EvaluationRequest
     >>> from backcast.log import Log
     >>> from backcast.policies.fixed import Fixed
     >>> log = Log(contexts=None, actions=[0, 0, 1], rewards=[1, 1, 1], propensities=[0.5] * 3)
@@ -132,6 +124,4 @@ class BaselineIPS:
     By hand: IPS would say 3.5/3, but the weights are as much too large: 3.5/3 - 1 * (3.5/3 - 1).
     """
 
-    def estimate(self, request: EvaluationRequest) -> Estimate:
-        """The weighted average of the rewards, corrected for the weights' own error."""
-        return weighted_estimate(EstimatorSpec("BaselineIPS", form=controlled), request)
+    spec = EstimatorSpec("BaselineIPS", aggregate=with_baseline)

@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._request import EvaluationRequest, require_fixed_policy
+from backcast._request import EvaluationRequest, as_log, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate, Interval
@@ -241,7 +241,7 @@ def reward_distribution(log: Any, policy: Any, *, level: float = 0.95, seed: int
     By hand: the weights are 1.5, 0.5, 1.5, 0.5. The lower half holds 0 with 0.375 and 1 with 0.125, so its mean is
     0.125 / 0.5.
     """
-    return distribution_for(EvaluationRequest(log, policy, level=level, seed=seed))
+    return distribution_for(EvaluationRequest(as_log(log), policy, level=level, seed=seed))
 
 
 def distribution_for(request: EvaluationRequest) -> RewardDistribution:
@@ -249,8 +249,8 @@ def distribution_for(request: EvaluationRequest) -> RewardDistribution:
     require_fixed_policy(request.policy, "the reward distribution")
     if not 0 < request.level < 1:
         raise OptionError(f"level is {request.level}; it must lie strictly between 0 and 1")
-    events = weight_events(request, model=False)
-    sums = _sums(events, request.in_memory)
+    events = weight_events(request, uses_model=False)
+    sums = _sums(events)
     total = float(sums.weights.sum())
     if total == 0.0:
         raise EvaluationError(
@@ -272,14 +272,14 @@ def distribution_for(request: EvaluationRequest) -> RewardDistribution:
     return RewardDistribution(sums.rewards, cdf, low, high, request.level, name, facts, sums)
 
 
-def _sums(events: WeightedLog, in_memory: bool) -> RewardSums:
-    if in_memory:
-        blocks = list(events)
+def _sums(events: WeightedLog) -> RewardSums:
+    if events.in_memory:
+        blocks = list(events.blocks())
         return RewardSums.of(
             np.concatenate([block.residual for block in blocks]), np.concatenate([block.ratio for block in blocks])
         )
     sums = RewardSums.none()
-    for block in events:
+    for block in events.blocks():
         sums = (sums + RewardSums.of(block.residual, block.ratio)).thinned(MOST_VALUES)
     return sums
 

@@ -1,10 +1,11 @@
-"""A log larger than memory: parts of it, one after another, as often as wanted."""
+"""LogStream: a log larger than memory, read in parts as often as needed."""
 
 from __future__ import annotations
 
 import hashlib
 import threading
-from collections.abc import Callable, Iterable, Iterator
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, pairwise
 from pathlib import PurePosixPath
@@ -15,26 +16,116 @@ import numpy as np
 import pyarrow as pa
 
 from backcast._log_validation import RowError
-from backcast.errors import EvaluationError, LogError, OptionError
+from backcast.errors import LogError, OptionError
 from backcast.io._arrow import build_log, known_labels, labels_among, numbers
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
 from backcast.io.limits import within_memory
-from backcast.log import Log, joined_log
+from backcast.log import Log, concat_logs
 
-READ_AHEAD = 2  # parts that wait while one is worked on
+PARTS_READ_AHEAD = 2  # parts that wait while one is processed
+SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
+
+T = TypeVar("T")
 
 
-STRETCHES = 100  # of a sample
+class LogStream(ABC):
+    """A log that is read in parts, in order, as often as needed; each part is a :class:`backcast.Log`.
+
+    :func:`backcast.scan_log` opens files as a stream. It shares ``n_events``, ``parts``, ``slice`` and ``split_head``
+    with :class:`backcast.Log`.
+    """
+
+    action_labels: tuple[Any, ...]
+
+    @staticmethod
+    def from_logs(logs: Sequence[Log]) -> LogStream:
+        """Return logs in memory as the parts of a stream.
+
+        >>> log = Log(None, actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
+        >>> stream = LogStream.from_logs([log[:1], log[1:]])
+        >>> stream.n_events, [len(part) for part in stream.parts()]
+        (3, [1, 2])
+        """
+        return MemoryLogStream(tuple(logs))
+
+    @property
+    def n_actions(self) -> int:
+        """Number of actions K."""
+        return len(self.action_labels)
+
+    @property
+    def propensities_estimated(self) -> bool:
+        """Whether propensities were estimated from the log; those read from files never are."""
+        return False
+
+    @property
+    @abstractmethod
+    def n_features(self) -> int:
+        """Number of context features d."""
+
+    @property
+    @abstractmethod
+    def reward_range(self) -> tuple[float, float] | None:
+        """Declared bounds of the reward."""
+
+    @property
+    @abstractmethod
+    def n_events(self) -> int | None:
+        """Number of events; None if it is not known without reading (see :meth:`with_event_count`)."""
+
+    @abstractmethod
+    def parts(self) -> Iterator[Log]:
+        """Iterate over the parts, in order."""
+
+    def __iter__(self) -> Iterator[Log]:
+        return self.parts()
+
+    @abstractmethod
+    def with_event_count(self) -> LogStream:
+        """Return the same stream with a known number of events, if necessary by one pass over the actions."""
+
+    @abstractmethod
+    def read(self) -> Log:
+        """Return all events as one log in memory."""
+
+    @abstractmethod
+    def slice(self, start: int, stop: int | None = None) -> LogStream:
+        """Return the events ``start..stop-1`` of this stream (all after ``start`` if ``stop`` is None)."""
+
+    @abstractmethod
+    def split_head(self, n: int) -> tuple[Log, LogStream | None]:
+        """Return the first ``n`` events as a log in memory, and the others; None if there are no others."""
+
+    @abstractmethod
+    def fingerprint(self) -> str:
+        """Return a digest of what an estimate from this stream depends on."""
+
+    @property
+    @abstractmethod
+    def bytes_in_memory(self) -> int:
+        """Approximate memory that :meth:`read` takes."""
+
+    @abstractmethod
+    def average_reward(self) -> float:
+        """Return the mean reward."""
+
+    @abstractmethod
+    def sample(self, n: int) -> Log:
+        """Return about ``n`` events as a log in memory, evenly spread; all of them if there are no more."""
+
+    @abstractmethod
+    def split(self, n_parts: int) -> list[LogStream]:
+        """Return at most ``n_parts`` streams that together hold all events in order, cut where that is cheap."""
 
 
 @dataclass(frozen=True, repr=False)
-class LogStream:
+class FileLogStream(LogStream):
     r"""A log in files, read in parts of ``batch_rows`` events (the last may be shorter).
 
-    Iterate over it as often as needed: each pass opens the files anew and gives checked :class:`backcast.Log`
-    parts in file order, their ``rows`` numbered through. Parts do not depend on the files' row groups. The
-    stream itself holds no data and travels cheaply to other processes.
+    Each pass opens the files again and yields validated :class:`backcast.Log` parts in file order, their ``rows``
+    numbered through. Parts do not depend on the files' row groups. The stream itself holds no data and is cheap to
+    send to other processes.
 
     Examples
     --------
@@ -59,14 +150,9 @@ class LogStream:
             raise OptionError(f"batch_rows is {self.batch_rows!r}; it must be a whole number, at least 1")
 
     def __repr__(self) -> str:
-        rows = "?" if self.n_rows is None else f"{self.n_rows:,}"
-        files = len({file_slice.path for file_slice in self.slices})
-        return f"LogStream({rows} events in {files} file{'' if files == 1 else 's'}, {self.n_actions} actions)"
-
-    @property
-    def n_actions(self) -> int:
-        """Number of actions K."""
-        return len(self.action_labels)
+        events = "?" if self.n_events is None else f"{self.n_events:,}"
+        n_files = len({file_slice.path for file_slice in self.slices})
+        return f"LogStream({events} events in {n_files} file{'' if n_files == 1 else 's'}, {self.n_actions} actions)"
 
     @property
     def n_features(self) -> int:
@@ -75,27 +161,27 @@ class LogStream:
 
     @property
     def reward_range(self) -> tuple[float, float] | None:
-        """The declared bounds of the reward."""
+        """Declared bounds of the reward."""
         return self.layout.columns.reward_range
 
     @property
-    def n_rows(self) -> int | None:
-        """Number of events; None where the files do not say and nobody has counted (see :meth:`counted`)."""
+    def n_events(self) -> int | None:
+        """Number of events; None if the files do not contain it (see :meth:`with_event_count`)."""
         rows = [file_slice.n_rows for file_slice in self.slices if file_slice.n_rows is not None]
         return sum(rows) if len(rows) == len(self.slices) else None
 
     @property
     def bytes_in_memory(self) -> int:
-        """About how much :meth:`read` would take; by the size of the files where they do not tell their rows."""
-        if self.n_rows is None:
+        """Approximate memory that :meth:`read` takes; the size of the files if the number of events is not known."""
+        if self.n_events is None:
             return sum(file_slice.stamp.size or 0 for file_slice in self.slices if file_slice.stamp is not None)
         layout = self.layout
         context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
-        return self.n_rows * (context + tables + 4 * 8)
+        return self.n_events * (context + tables + 4 * 8)
 
     def average_reward(self) -> float:
-        """Mean of the rewards, from one pass over their column alone."""
+        """Return the mean reward, by one pass over the reward column."""
         total, rows = 0.0, 0
         reward = self.layout.columns.reward
         for file_slice in self.slices:
@@ -105,115 +191,112 @@ class LogStream:
         return total / rows
 
     def fingerprint(self) -> str:
-        """A digest of which files these are, as they were opened, which of their rows, and what is read from them.
+        """Return a digest of the files as they were opened, the rows used, and the columns read.
 
-        No row is read for it: a file is known by its name, its size and the time of its last writing.
+        No row is read: a file is identified by its name, its size and the time of its last modification.
         """
-        slices = [
-            (
-                PurePosixPath(file_slice.path).name,
-                file_slice.stamp,
-                file_slice.groups,
-                file_slice.skip,
-                file_slice.limit,
-            )
-            for file_slice in self.slices
+        files = [
+            (PurePosixPath(part.path).name, part.stamp, part.groups, part.skip, part.limit) for part in self.slices
         ]
-        known = (slices, self.layout, self.action_labels, self.first_row)
-        return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
+        facts = (files, self.layout, self.action_labels, self.first_row)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
-    def counted(self) -> LogStream:
-        """The same stream with its number of rows, found by one pass over the actions where files do not say."""
+    def with_event_count(self) -> FileLogStream:
+        """Return the same stream with a known number of events, by one pass over the actions if necessary."""
         action = self.layout.columns.action
         return replace(self, slices=tuple(file_slice.counted(action) for file_slice in self.slices))
 
-    def __iter__(self) -> Iterator[Log]:
-        return prefetch(self._parts, READ_AHEAD)
+    def parts(self) -> Iterator[Log]:
+        """Iterate over the parts; a thread reads ahead."""
+        return prefetch(self._read_parts, PARTS_READ_AHEAD)
 
-    def _parts(self) -> Iterator[Log]:
+    def _read_parts(self) -> Iterator[Log]:
         row = self.first_row
         for batches in rechunk(self._batches(), self.batch_rows):
             n = sum(batch.num_rows for batch in batches)
-            yield self._part(batches, n, row)
+            yield self._build_part(batches, n, row)
             row += n
         if row == self.first_row:
-            raise LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
+            raise self._empty_error()
 
     def read(self) -> Log:
-        """All of it as one log, filled batch by batch: no second copy in memory."""
-        if self.n_rows is not None:
-            return self._part(self._batches(), self.n_rows, self.first_row)
+        """Return all events as one log in memory, filled batch by batch without a second copy."""
+        if self.n_events is not None:
+            return self._build_part(self._batches(), self.n_events, self.first_row)
         batches = list(within_memory(self._batches()))
-        return self._part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+        return self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
 
-    def head(self, rows: int) -> Log:
-        """The first ``rows`` events (all of them where there are fewer) as a log in memory."""
-        batches = next(rechunk(self._batches(), rows), [])
-        n = sum(batch.num_rows for batch in batches)
-        if n == 0:
-            raise LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
-        return self._part(batches, n, self.first_row)
+    def sample(self, n: int) -> Log:
+        """Return about ``n`` events as a log in memory: a hundred evenly spread blocks of neighbouring events.
 
-    def sample(self, rows: int) -> Log:
-        """Some ``rows`` events as a log in memory: stretches of neighbours, a hundred of them, evenly spread.
-
-        All of it where there are no more. Which events they are depends on the two numbers of rows alone.
+        Returns all events if there are no more than ``n``. The choice depends only on ``n`` and the number of events.
         """
-        stream = self.counted()
-        total = stream.n_rows or 0
-        if rows >= total:
+        stream = self.with_event_count()
+        total = stream.n_events or 0
+        if n >= total:
             return stream.read()
-        number = min(STRETCHES, rows)
-        length, starts = rows // number, [i * total // number for i in range(number)]
-        stretches = [stream.between(start, start + length) for start in starts]
-        batches = chain.from_iterable(stretch._batches() for stretch in stretches)
-        return self._part(batches, length, *(self.first_row + start for start in starts))
+        n_blocks = min(SAMPLE_BLOCKS, n)
+        length, starts = n // n_blocks, [i * total // n_blocks for i in range(n_blocks)]
+        blocks = [stream.slice(start, start + length) for start in starts]
+        batches = chain.from_iterable(block._batches() for block in blocks)
+        return self._build_part(batches, length, *(self.first_row + start for start in starts))
 
-    def after(self, rows: int) -> LogStream | None:
-        """The stream without its first ``rows`` events; None where that leaves nothing.
+    def slice(self, start: int, stop: int | None = None) -> FileLogStream:
+        """Return the events ``start..stop-1`` (all after ``start`` if ``stop`` is None).
 
-        Row groups of Parquet files that lie before them are not read; of other files one column is, up to there.
+        Row groups of Parquet files outside that range are not read.
         """
-        left = rows
-        for number, file_slice in enumerate(self.slices):
-            found = file_slice.at_least(left + 1, self.layout.columns.action)
-            if found > left:
-                slices = (file_slice.between(left, None) if left else file_slice, *self.slices[number + 1 :])
-                return replace(self, slices=slices, first_row=self.first_row + rows)
-            left -= found
-        return None
-
-    def between(self, start: int, end: int) -> LogStream:
-        """The events ``start..end-1``, counted from the first of this stream."""
+        if stop is None:
+            remainder = self._after(start)
+            return replace(self, slices=(), first_row=self.first_row + start) if remainder is None else remainder
         slices: list[FileSlice] = []
         first = 0
-        for file_slice in self.counted().slices:
+        for file_slice in self.with_event_count().slices:
             last = first + (file_slice.n_rows or 0)
-            if start < last and first < end:
-                slices.append(file_slice.between(max(start, first) - first, min(end, last) - first))
+            if start < last and first < stop:
+                slices.append(file_slice.between(max(start, first) - first, min(stop, last) - first))
             first = last
         return replace(self, slices=tuple(slices), first_row=self.first_row + start)
 
-    def cut(self, n_parts: int) -> list[LogStream]:
-        """``n_parts`` streams, equally long but for one event; where they are cut depends on the number of rows alone.
+    def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
+        """Return the first ``n`` events as a log in memory, and the others; None if there are no others."""
+        batches = next(rechunk(self._batches(), n), [])
+        rows = sum(batch.num_rows for batch in batches)
+        if rows == 0:
+            raise self._empty_error()
+        return self._build_part(batches, rows, self.first_row), self._after(n)
+
+    def _after(self, n: int) -> FileLogStream | None:
+        """Return the stream without its first ``n`` events; files of unknown length are counted only up to there."""
+        left = n
+        for i, file_slice in enumerate(self.slices):
+            rows = file_slice.at_least(left + 1, self.layout.columns.action)
+            if rows > left:
+                slices = (file_slice.between(left, None) if left else file_slice, *self.slices[i + 1 :])
+                return replace(self, slices=slices, first_row=self.first_row + n)
+            left -= rows
+        return None
+
+    def cut(self, n: int) -> list[FileLogStream]:
+        """Return ``n`` streams of equal length (but for one event); cuts depend only on the number of events.
 
         Unlike :meth:`split` it may cut through row groups, which both neighbours then decode.
         """
-        stream = self.counted()
-        edges = np.linspace(0, stream.n_rows or 0, n_parts + 1).astype(np.int64).tolist()
-        return [stream.between(start, end) for start, end in pairwise(edges)]
+        stream = self.with_event_count()
+        edges = np.linspace(0, stream.n_events or 0, n + 1).astype(np.int64).tolist()
+        return [stream.slice(start, stop) for start, stop in pairwise(edges)]
 
     def split(self, n_parts: int) -> list[LogStream]:
-        """At most ``n_parts`` streams of about the same length, which one after another give all rows.
+        """Return at most ``n_parts`` streams of about the same length that together hold all events in order.
 
-        Cuts fall between row groups of Parquet files, or between files of other kinds (which are counted first).
+        Cuts are between row groups of Parquet files, or between other files (whose rows are counted first). They depend
+        on the files alone, so results do not depend on the number of workers.
         """
         if n_parts < 1:
             raise OptionError(f"n_parts is {n_parts}; it must be at least 1")
-        stream = self.counted()
         streams: list[LogStream] = []
         row = self.first_row
-        for slices in _shares(stream.slices, n_parts):
+        for slices in _split_slices(self.with_event_count().slices, n_parts):
             streams.append(replace(self, slices=slices, first_row=row))
             row += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
@@ -222,15 +305,14 @@ class LogStream:
         for file_slice in self.slices:
             yield from file_slice.batches(self.layout.names)
 
-    def _part(self, batches: Iterable[pa.RecordBatch], n: int, *first: int) -> Log:
-        """The log of stretches of ``n`` rows, each of which begins with one of these rows."""
+    def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
+        """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""
         try:
-            log = build_log(batches, n * len(first), self.layout, self.action_labels)
+            log = build_log(batches, n * len(first_rows), self.layout, self.action_labels)
         except RowError as error:
-            row = first[error.row // n] + error.row % n
+            row = first_rows[error.row // n] + error.row % n
             raise error.moved(row - error.row, self._file_of(row)) from None
-        log._set(_rows=np.concatenate([np.arange(row, row + n) for row in first]))
-        return log
+        return log.replace(_rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
 
     def _file_of(self, row: int) -> str:
         end = self.first_row
@@ -240,187 +322,208 @@ class LogStream:
                 return file_slice.path
         return self.slices[-1].path
 
+    def _empty_error(self) -> LogError:
+        return LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
 
-def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> LogStream:
-    """A stream over these pieces, its action labels known: declared, or found by one pass over the actions."""
+
+@dataclass(frozen=True)
+class MemoryLogStream(LogStream):
+    """Logs in memory as the parts of a stream."""
+
+    logs: tuple[Log, ...]
+
+    def __post_init__(self) -> None:
+        if not self.logs or not all(isinstance(log, Log) for log in self.logs):
+            raise OptionError("a stream of parts needs at least one Log, and every part must be a Log")
+
+    @property
+    def action_labels(self) -> tuple[Any, ...]:  # type: ignore[override]
+        """Labels of the actions."""
+        return self.logs[0].action_labels
+
+    @property
+    def propensities_estimated(self) -> bool:
+        """Whether propensities of any part were estimated."""
+        return any(log.propensities_estimated for log in self.logs)
+
+    @property
+    def n_features(self) -> int:
+        """Number of context features d."""
+        return self.logs[0].n_features
+
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        """Declared bounds of the reward."""
+        return self.logs[0].reward_range
+
+    @property
+    def n_events(self) -> int:
+        """Number of events."""
+        return sum(map(len, self.logs))
+
+    def parts(self) -> Iterator[Log]:
+        """Iterate over the parts."""
+        return iter(self.logs)
+
+    def with_event_count(self) -> MemoryLogStream:
+        """Return the stream itself: its number of events is known."""
+        return self
+
+    def read(self) -> Log:
+        """Return all events as one log."""
+        return concat_logs(self.logs)
+
+    def slice(self, start: int, stop: int | None = None) -> LogStream:
+        """Return the events ``start..stop-1`` (all after ``start`` if ``stop`` is None)."""
+        stop = self.n_events if stop is None else stop
+        starts = [0, *accumulate(map(len, self.logs))]
+        overlapping = (
+            log[max(0, start - first) : stop - first]
+            for first, log in zip(starts, self.logs, strict=False)
+            if start < first + len(log) and first < stop
+        )
+        return MemoryLogStream(tuple(overlapping))
+
+    def split_head(self, n: int) -> tuple[Log, LogStream | None]:
+        """Return the first ``n`` events as one log, and the others; None if there are no others."""
+        return self.slice(0, n).read(), self.slice(n) if n < self.n_events else None
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Memory that :meth:`read` takes in addition: that of all columns."""
+        return sum(log.bytes_in_memory for log in self.logs)
+
+    def average_reward(self) -> float:
+        """Return the mean reward."""
+        return float(np.concatenate([log.rewards for log in self.logs]).mean())
+
+    def sample(self, n: int) -> Log:
+        """Return ``n`` evenly spread events as a log; all of them if there are no more."""
+        log = self.read()
+        return log if n >= len(log) else log[np.linspace(0, len(log) - 1, n).astype(np.int64)]
+
+    def fingerprint(self) -> str:
+        """Return a digest of the events."""
+        return self.read().fingerprint()
+
+    def split(self, n_parts: int) -> list[LogStream]:
+        """Return the stream itself: its parts are in memory already."""
+        return [self]
+
+
+def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> FileLogStream:
+    """Open a stream over file slices; action labels are those declared, or found by one pass over the actions."""
     slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
     action = layout.columns.action
     labels = known_labels(layout, slices[0].schema.field(action).type)
     if labels is None:
         counts = [0] * len(slices)
 
-        def actions() -> Iterator[pa.Array]:
-            for number, file_slice in enumerate(slices):
+        def read_actions() -> Iterator[pa.Array]:
+            for i, file_slice in enumerate(slices):
                 for batch in file_slice.batches([action]):
-                    counts[number] += batch.num_rows
+                    counts[i] += batch.num_rows
                     yield batch.column(0)
 
-        labels = labels_among(actions(), layout.declared)
+        labels = labels_among(read_actions(), layout.declared)
         slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
-    stream = LogStream(slices, layout, labels, batch_rows)
-    if stream.n_rows == 0:
-        raise LogError(f"{slices[0].path}: the log is empty; it needs at least one event")
+    stream = FileLogStream(slices, layout, labels, batch_rows)
+    if stream.n_events == 0:
+        raise stream._empty_error()
     return stream
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
-    """The same rows in lists of slices that hold exactly ``rows`` together (the last list may hold fewer).
+    """Regroup batches into lists of slices with ``rows`` rows in total each (the last list may have fewer).
 
     >>> batch = pa.record_batch({"x": [1, 2, 3, 4, 5]})
     >>> [[len(part) for part in parts] for parts in rechunk([batch, batch], 4)]
     [[4], [1, 3], [2]]
     """
-    held: list[pa.RecordBatch] = []
+    chunk: list[pa.RecordBatch] = []
     missing = rows
     for batch in batches:
         start = 0
         while batch.num_rows - start >= missing:
-            yield [*held, batch.slice(start, missing)]
+            yield [*chunk, batch.slice(start, missing)]
             start += missing
-            held, missing = [], rows
+            chunk, missing = [], rows
         if start < batch.num_rows:
-            held.append(batch.slice(start))
+            chunk.append(batch.slice(start))
             missing -= batch.num_rows - start
-    if held:
-        yield held
+    if chunk:
+        yield chunk
 
 
-def _shares(slices: tuple[FileSlice, ...], n_parts: int) -> list[tuple[FileSlice, ...]]:
-    """Contiguous shares: each row group, or file without any, goes where its middle row falls."""
+def _split_slices(slices: tuple[FileSlice, ...], n: int) -> list[tuple[FileSlice, ...]]:
+    """Split slices into at most ``n`` contiguous shares: a row group (or file without any) goes where its middle is."""
     units = [
-        (number, group, rows)
-        for number, file_slice in enumerate(slices)
+        (i, group, rows)
+        for i, file_slice in enumerate(slices)
         for group, rows in enumerate(file_slice.group_rows or (file_slice.n_rows or 0,))
     ]
     total = sum(rows for *_, rows in units)
     ends = accumulate(rows for *_, rows in units)
-    share = [
-        min(n_parts - 1, (2 * end - unit[2]) * n_parts // (2 * total)) for unit, end in zip(units, ends, strict=True)
-    ]
+    share_of_unit = [min(n - 1, (2 * end - unit[2]) * n // (2 * total)) for unit, end in zip(units, ends, strict=True)]
     shares = []
-    for _, members in groupby(zip(share, units, strict=True), key=lambda pair: pair[0]):
-        shares.append(_joined(slices, [unit for _, unit in members]))
+    for _, members in groupby(zip(share_of_unit, units, strict=True), key=lambda pair: pair[0]):
+        share = []
+        for i, same_file in groupby((unit for _, unit in members), key=lambda unit: unit[0]):
+            groups = [group for _, group, _ in same_file]
+            whole = slices[i]
+            share.append(whole.with_groups(groups[0], groups[-1] + 1) if whole.group_rows else whole)
+        shares.append(tuple(share))
     return shares
 
 
-def _joined(slices: tuple[FileSlice, ...], units: list[tuple[int, int, int]]) -> tuple[FileSlice, ...]:
-    joined = []
-    for number, members in groupby(units, key=lambda unit: unit[0]):
-        groups = [group for _, group, _ in members]
-        file_slice = slices[number]
-        joined.append(file_slice.with_groups(groups[0], groups[-1] + 1) if file_slice.group_rows else file_slice)
-    return tuple(joined)
+_END = object()
 
 
-T = TypeVar("T")
+def prefetch(make: Callable[[], Iterator[T]], n_ahead: int) -> Iterator[T]:
+    """Yield the items of ``make()`` in order while a thread produces up to ``n_ahead`` of them in advance.
 
+    An exception of the producer is raised where its item would have come. If the consumer stops early, the thread ends
+    after the item it is producing.
 
-END = object()
-
-
-def prefetch(make: Callable[[], Iterator[T]], waiting: int) -> Iterator[T]:
-    """The items of ``make()`` in order, at most ``waiting`` of them made before they are asked for.
-
-    An error of the maker comes out where its item would have been. When the consumer stops early, for whatever reason,
-    the thread ends after the item it is at.
-
-    >>> list(prefetch(lambda: iter("abc"), waiting=1))
+    >>> list(prefetch(lambda: iter("abc"), n_ahead=1))
     ['a', 'b', 'c']
     """
     ready: Queue[Any] = Queue()
-    # a place is taken before an item is made: items made are those waiting and the one in the making
-    places, stopped = threading.Semaphore(waiting), threading.Event()
-    work = (make, ready, places, stopped)
-    thread = threading.Thread(target=_produce, args=work, name="backcast reads ahead", daemon=True)
+    # the semaphore is acquired before an item is produced: at most n_ahead items wait and one is in production
+    room, stopped = threading.Semaphore(n_ahead), threading.Event()
+    thread = threading.Thread(target=_produce, args=(make, ready, room, stopped), name="backcast prefetch", daemon=True)
     thread.start()
     try:
         while True:
             item, error = ready.get()
             if error is not None:
                 raise error
-            if item is END:
+            if item is _END:
                 return
-            places.release()
+            room.release()
             yield item
-            # not held while the next one is waited for
-            del item
+            del item  # release its memory before waiting for the next one
     finally:
         stopped.set()
-        places.release()
-        # a forgotten generator may be closed in any thread, this one's own maker included
+        room.release()
+        # the garbage collector may close a generator in any thread, also in the producer's
         if threading.current_thread() is not thread:
             thread.join()
 
 
 def _produce(
-    make: Callable[[], Iterator[Any]], ready: Queue[Any], places: threading.Semaphore, stopped: threading.Event
+    make: Callable[[], Iterator[Any]], ready: Queue[Any], room: threading.Semaphore, stopped: threading.Event
 ) -> None:
     try:
         items = make()
         while True:
-            places.acquire()
+            room.acquire()
             if stopped.is_set():
                 return
-            item = next(items, END)
+            item = next(items, _END)
             ready.put((item, None))
-            if item is END:
+            if item is _END:
                 return
             del item
-    except BaseException as error:  # the consumer's thread must hear of it, whatever it is
+    except BaseException as error:  # raised again in the consumer's thread, whatever it is
         ready.put((None, error))
-
-
-@dataclass(frozen=True)
-class Tail:
-    """The parts of a log without its first ``rows`` events."""
-
-    log: Any
-    rows: int
-
-    @property
-    def n_rows(self) -> int | None:
-        """Number of events, where it is known."""
-        known = getattr(self.log, "n_rows", None)
-        return None if known is None else known - self.rows
-
-    def __iter__(self) -> Iterator[Log]:
-        left = self.rows
-        for part in self.log:
-            if left < len(part):
-                yield part[left:] if left else part
-            left = max(0, left - len(part))
-
-
-def cut_head(log: Any, rows: int) -> tuple[Log, Any]:
-    """The first ``rows`` events as a log in memory (fewer where there are not so many), and the rest, or None.
-
-    >>> log = Log(None, actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
-    >>> head, rest = cut_head([log[:1], log[1:]], 2)
-    >>> head.rewards, [part.rewards for part in rest]
-    (array([1., 2.]), [array([3.])])
-    """
-    if isinstance(log, Log):
-        return log[:rows], log[rows:] if len(log) > rows else None
-    if hasattr(log, "after"):
-        return log.head(rows), log.after(rows)
-    taken: list[Log] = []
-    for part in log:
-        missing = rows - sum(map(len, taken))
-        if missing == 0:
-            return joined_log(taken), Tail(log, rows)
-        taken.append(part[:missing])
-        if missing < len(part):
-            return joined_log(taken), Tail(log, rows)
-    if not taken:
-        raise EvaluationError("the stream gave no events")
-    return joined_log(taken), None
-
-
-def head_of(log: Any, rows: int) -> tuple[Log | None, Any]:
-    """The first ``rows`` events of a log, for warm-up or calibration, and the rest, which must not be empty."""
-    if rows == 0:
-        return None, log
-    head, rest = cut_head(log, rows)
-    if rest is None:
-        raise EvaluationError(f"{rows} events are asked for warm-up or calibration; the log has only {len(head)}")
-    return head, rest

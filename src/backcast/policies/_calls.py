@@ -133,7 +133,7 @@ class BlockScorer:
             ) from problem
         return self._checked(raw, start, end)
 
-    def lesson(self, places: IntArray, probabilities: FloatArray) -> TrainingBatch:
+    def training_batch(self, places: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """The events at these places, copied out of the log."""
         log = self._log
         columns = log._actions[places], log._rewards[places], probabilities, log._rows[places]
