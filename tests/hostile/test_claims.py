@@ -116,8 +116,8 @@ LIES: dict[str, Callable[[bytes], bytes]] = {
 PATHS: dict[str, Callable[[bc.LogStream], Any]] = {
     "parts": list,
     "the log": lambda stream: stream.read(),
-    "its head": lambda stream: stream.head(ROWS),
-    "in two": lambda stream: [list(part) for part in stream.cut(2)],
+    "its head": lambda stream: stream.split_head(ROWS),
+    "in two": lambda stream: [list(stream.slice(0, ROWS // 2)), list(stream.slice(ROWS // 2))],
     "split": lambda stream: [list(part) for part in stream.split(2)],
     "the average": lambda stream: stream.average_reward(),
     "a learner": lambda stream: bc.evaluate(stream, bc.UCB1(), bc.DRns(q=0.1)),

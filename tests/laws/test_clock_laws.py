@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 
 import backcast as bc
 from backcast._kernels.contexts import add_scores
+from backcast.reference import ClockResult, OneEventAtATime, clock_replay
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 BATCHES = (1, 3, 15)
@@ -98,46 +99,10 @@ def clock(log: bc.Log, policy: Any, **options: Any) -> Any:
     return bc.trace(log, policy, bc.ClockReplay(), **options)
 
 
-class Pass(NamedTuple):
-    """Accepted events in order, and by round V_t and the exhausted mass."""
-
-    order: list[int]
-    curve: list[float]
-    exhausted: list[float]
-
-
-def fresh(policy: Any, log: bc.Log) -> Any:
-    own = copy.deepcopy(policy)
-    if hasattr(own, "start"):
-        own.start(log.n_actions, log.n_features, np.random.default_rng(0))
-    return own
-
-
-def reference(log: bc.Log, policy: Any, predicted: Any, uniforms: Any, horizon: int) -> Pass:
-    """One pass, one event at a time; V_t is read when the policy has just learned, and holds until it does again."""
-    own, n, rows = fresh(policy, log), len(log), np.arange(len(log))
-    learns, batch = hasattr(own, "learn"), getattr(own, "batch_size", 1)
-    meter, used, found = np.zeros(n), np.zeros(n, dtype=bool), Pass([], [], [])
-    for t in range(horizon):
-        if t == 0 or (learns and t % batch == 0):
-            pi = own.probabilities(log.contexts, log.available)
-            weight = pi[rows, log.actions] / log.propensities
-            values = (pi * predicted).sum(axis=1) + weight * (log.rewards - predicted[rows, log.actions])
-            share = 1 / (1 - meter[~used])
-            reading = (share @ values[~used]) / share.sum(), (weight * (meter >= 1)).mean()
-        waiting = [(uniforms[k] - meter[k]) / weight[k] if not used[k] and weight[k] > 0 else np.inf for k in range(n)]
-        first = int(np.argmin(waiting))
-        if waiting[first] == np.inf:
-            break
-        meter += weight * waiting[first]
-        used[first] = True
-        found.order.append(first)
-        found.curve.append(reading[0])
-        found.exhausted.append(reading[1])
-        if learns and (t + 1) % batch == 0:
-            last = np.array(found.order[-batch:])
-            own.learn(log.contexts[last], log.actions[last], log.rewards[last], pi[last, log.actions[last]])
-    return found
+def reference(log: bc.Log, policy: Any, predicted: Any, uniforms: Any, horizon: int) -> ClockResult:
+    adapter = OneEventAtATime(policy, log)
+    batch_size = adapter.batch_size if hasattr(policy, "learn") else horizon
+    return clock_replay(adapter, adapter.events(), predicted.tolist(), uniforms.tolist(), horizon, batch_size)
 
 
 runs = st.fixed_dictionaries(
@@ -161,12 +126,12 @@ def test_every_driver_is_the_derivation(name: str, layout: str, make_log: Any) -
         policy = POLICIES[name](run["batch"])
         rounds = max(1, int(run["share"] * len(log)))
         expected = reference(log, policy, predicted, uniforms, rounds)
-        horizon = None if len(expected.order) < rounds else rounds
+        horizon = None if len(expected.accepted) < rounds else rounds
         passed = clock(log, policy, predicted=predicted, uniforms=uniforms, horizon=horizon)
-        np.testing.assert_array_equal(passed.order, expected.order)
+        np.testing.assert_array_equal(passed.order, expected.accepted)
         np.testing.assert_allclose(passed.curve, expected.curve, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(passed.exhausted, expected.exhausted, rtol=1e-12, atol=1e-12)
-        np.testing.assert_array_equal(np.flatnonzero(passed.accepted), np.sort(expected.order))
+        np.testing.assert_array_equal(np.flatnonzero(passed.accepted), np.sort(expected.accepted))
 
     holds()
 

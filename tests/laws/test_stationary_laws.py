@@ -31,11 +31,13 @@ from backcast.evaluators import (
     SubGaussian,
     SwitchDR,
 )
+from backcast.evaluators._weight_transforms import IDENTITY
 from backcast.evaluators._weighted_estimate import moments_of
-from backcast.evaluators._weighted_events import identity, weight_events
+from backcast.evaluators._weighted_events import weight_events
 from backcast.evaluators.direct import DM
 from backcast.evaluators.reward_distribution import CVaR, reward_distribution
 from backcast.intervals._sample import Moments
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, FromScores, Logged
 from backcast.policies.linear import EpsilonGreedy
@@ -216,15 +218,10 @@ def test_a_log_that_says_nothing_of_the_policy_is_refused(name: str) -> None:
         estimate(name, log, Fixed([0.0, 0.0, 1.0]))
 
 
-class Parts:
+def parts_of(log: Log, cuts: list[int]) -> list[Log]:
     """A log in parts, as a stream gives it."""
-
-    def __init__(self, log: Log, cuts: list[int]) -> None:
-        edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(log)}), len(log)]
-        self.parts = [log[start:end] for start, end in pairwise(edges)]
-
-    def __iter__(self) -> Any:
-        return iter(self.parts)
+    edges = [0, *sorted({cut for cut in cuts if 0 < cut < len(log)}), len(log)]
+    return [log[start:end] for start, end in pairwise(edges)]
 
 
 STREAMED = [name for name in ALL if name != "MRDR"]
@@ -236,7 +233,9 @@ STREAMED = [name for name in ALL if name != "MRDR"]
 def test_a_stream_gives_the_answer_of_the_log(name: str, make_log: MakeLog, seed: int, cuts: list[int]) -> None:
     log = make_log("dense", seed=seed)
     table = np.random.default_rng(seed).random((len(log), log.n_actions))
-    whole, streamed = (estimate(name, part, reward_model=table) for part in (log, Parts(log, cuts)))
+    whole, streamed = (
+        estimate(name, part, reward_model=table) for part in (log, LogStream.from_logs(parts_of(log, cuts)))
+    )
     assert streamed.value == pytest.approx(whole.value, rel=1e-9)
     assert streamed.std_error == pytest.approx(whole.std_error, rel=1e-6)
     assert streamed.interval.low == pytest.approx(whole.interval.low, rel=1e-6, abs=1e-9)
@@ -249,9 +248,11 @@ def test_merged_shards_are_the_whole(make_log: MakeLog, seed: int, cuts: list[in
     log = make_log("dense", seed=seed)
 
     def sums(part: Log) -> Moments:
-        return moments_of(weight_events(EvaluationRequest(part, POLICY, reward_model=0.25), model=True), [identity])[0]
+        return moments_of(
+            weight_events(EvaluationRequest(part, POLICY, reward_model=0.25), uses_model=True), [IDENTITY]
+        )[0]
 
-    whole, merged = sums(log), sum((sums(part) for part in Parts(log, cuts)), start=Moments.none())
+    whole, merged = sums(log), sum((sums(part) for part in parts_of(log, cuts)), start=Moments.none())
     assert merged.n == whole.n
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-9, atol=1e-12)
@@ -265,7 +266,7 @@ def test_cross_fitting_fold_by_fold_is_cross_fitting(make_log: MakeLog, seed: in
     """The pass never holds predictions of all events and actions, and yet uses the very same ones."""
     log = make_log("dense", seed=seed)
     model = CrossFit(PerAction(), folds=4)
-    table = model.predictions(log, RandomStreams.of(seed).folds).predicted
+    table = model.predictions(log, RandomStreams.from_seed(seed).folds).predicted
     for name in ("DR", "SNDR", "SwitchDR"):
         by_table = value(name, log, reward_model=table, seed=seed)
         assert value(name, log, reward_model=model, seed=seed) == pytest.approx(by_table, rel=1e-12)

@@ -57,18 +57,19 @@ def test_stretches_of_a_stream_are_stretches_of_the_log(
     start = data.draw(st.integers(0, rows - 1))
     end = data.draw(st.integers(start + 1, rows))
     stretch = stream.slice(start, end)
-    assert stretch.n_rows == end - start
+    assert stretch.n_events == end - start
     same(stretch.read(), whole[start:end])
     skipped = data.draw(st.integers(0, end - start - 1))
-    rest = stretch.after(skipped)
-    assert rest is not None
+    rest = stretch.slice(skipped)
     same(rest.read(), whole[start + skipped : end])
-    same(rest.head(3), whole[start + skipped : min(end, start + skipped + 3)])
-    for parts in (rest.split(3), rest.cut(2)):
+    same(rest.split_head(3)[0], whole[start + skipped : min(end, start + skipped + 3)])
+    half = (end - start - skipped) // 2
+    for parts in (rest.split(3), [rest.slice(0, half), rest.slice(half)]):
         assert sum(part.n_events or 0 for part in parts) == end - start - skipped
         logs = [part.read() for part in parts if part.n_events]
         np.testing.assert_array_equal(np.concatenate([log.rows for log in logs]), np.arange(start + skipped, end))
-    assert stretch.after(end - start) is None
+    assert stretch.split_head(end - start)[1] is None
+    assert stretch.slice(end - start).n_events == 0
 
 
 @given(st.integers(150, 400), st.integers(1, 100), st.integers(1, 450))

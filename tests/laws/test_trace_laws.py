@@ -13,10 +13,11 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression, LogisticRegression
 
 import backcast as bc
-from backcast._engine.replay import MultiplierSchedule, Run
+from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._engine.replay_loop import TraceArrays
 from backcast._kernels.contexts import add_scores
 from backcast._request import EvaluationRequest
+from backcast.reference import OneEventAtATime, dr_ns
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 1.0)
@@ -114,41 +115,25 @@ def log_for(name: str, log: bc.Log) -> bc.Log:
     return log.replace(_rewards=np.round(log.rewards)) if name == "logistic" else log
 
 
-def asked(policy: Any, event: bc.Log) -> Any:
-    if hasattr(policy, "probabilities_of"):
-        return policy.probabilities_of(event)[0]
-    return policy.probabilities(event.contexts, event.available)[0]
-
-
 def reference(
     log: bc.Log, policy: Any, q: float, c_max: float, predicted: Any, uniforms: Any, horizon: int | None
 ) -> Any:
-    """Algorithm 1 of Dudik et al. (2012), line by line: a row of (multiplier, weight, value, accepted) an event."""
-    rows = []
-    own: Any = None
-    for k, (a, r, p) in enumerate(zip(log.actions, log.rewards, log.propensities, strict=True)):
-        if own is None:
-            own, history, ratios, c = copy.deepcopy(policy), [], [], c_max
-            if hasattr(own, "start"):
-                own.start(log.n_actions, log.n_features, np.random.default_rng(0))
-        pi = asked(own, log[k : k + 1])
-        value = pi @ predicted[k] + pi[a] / p * (r - predicted[k, a])
-        ratios.append(p / pi[a] if pi[a] > 0 else np.inf)
-        accepted = uniforms[k] <= c * pi[a] / p
-        rows.append((c, pi[a] / p, value, accepted))
-        if accepted:
-            history.append((k, pi[a]))
-            c = min(c_max, np.quantile(ratios, q, method="inverted_cdf"))
-            own = None if len(history) == horizon else taught(own, log, history)
-    return np.array(rows)
+    """Algorithm 1 as ``backcast.reference`` has it: a row of (multiplier, weight, value, accepted) per event.
 
-
-def taught(own: Any, log: bc.Log, history: list[tuple[int, float]]) -> Any:
-    batch = getattr(own, "batch_size", 1)
-    if hasattr(own, "learn") and len(history) % batch == 0:
-        rows, chances = (np.array(column) for column in zip(*history[-batch:], strict=True))
-        own.learn(log.contexts[rows], log.actions[rows], log.rewards[rows], chances)
-    return own
+    With a horizon it starts again after that many acceptances, with a new copy of the policy.
+    """
+    start, rows = 0, []
+    while start < len(log):
+        adapter = OneEventAtATime(policy, log)
+        result = dr_ns(adapter, adapter.events()[start:], predicted[start:], uniforms[start:], q, c_max)
+        end = len(log)
+        if horizon is not None and len(result.accepted) >= horizon:
+            end = start + result.accepted[horizon - 1] + 1
+        accepted = np.isin(np.arange(len(log) - start), result.accepted)
+        columns = np.column_stack([result.multipliers, result.weights, result.values, accepted])
+        rows.append(columns[: end - start])
+        start = end
+    return np.concatenate(rows)
 
 
 runs = st.fixed_dictionaries(
@@ -221,7 +206,7 @@ class PassResult(NamedTuple):
 def outcome(log: bc.Log, policy: Any, schedule: MultiplierSchedule, parts: list[slice], **options: Any) -> PassResult:
     rng = np.random.default_rng(len(log))
     predicted, uniforms = rng.normal(size=(len(log), log.n_actions)), rng.random(len(log))
-    run = Run(policy, schedule, (0.0, 1.0), np.random.default_rng(0), **options)
+    run = ReplayRun(policy, schedule, (0.0, 1.0), np.random.default_rng(0), **options)
     traces = []
     for part in parts:
         traces.append(TraceArrays.of_length(len(log[part])))
@@ -349,6 +334,6 @@ def test_more_than_1_as_the_largest_multiplier_is_not_idempotent(make_log: Any) 
 def test_the_question_is_passed_on_with_the_events_set_aside(make_log: Any) -> None:
     log = make_log("dense", 50)
     request, schedule = bc.DRns(q=0.1, warm_up=20).plan_replay(EvaluationRequest(log, bc.Uniform()))
-    assert len(request.log) == 30
+    assert request.log.n_events == 30
     assert schedule.warm_up is not None
     assert len(schedule.warm_up) == 20

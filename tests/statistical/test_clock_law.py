@@ -11,8 +11,8 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast._engine.clock import clock_pass
-from backcast._engine.replay_loop import event_arrays
+from backcast._engine.clock import run_clock_pass
+from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import add_scores, load_row
 from tests.support.tabular import Event, TabularWorld
 
@@ -98,7 +98,7 @@ def all_passes(logs: Logs, policy: Any, horizon: int) -> Passes:
     n, order, value = logs.actions.shape[1], [], []
     for row in range(len(logs.actions)):
         own = stacked[row * n : (row + 1) * n]
-        one = clock_pass(policy, own, event_arrays(own, predicted, logs.thresholds[row]), horizon, rng)
+        one = run_clock_pass(policy, own, EventArrays.from_log(own, predicted, logs.thresholds[row]), horizon, rng)
         order.append(one.order)
         value.append(one.value)
     return Passes(np.array(order), np.array(value))

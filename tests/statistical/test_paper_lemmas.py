@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy import stats
 
 import backcast as bc
-from backcast._engine.equations import event_value
+from backcast.reference import event_value
 from tests.support.tabular import TabularWorld
 
 WORLD = TabularWorld(
@@ -76,9 +76,9 @@ def test_lemmas_4_and_5_bound_an_event_and_its_square(case: tuple[TabularWorld, 
 
 def test_lemma_4_is_met_by_no_less_than_its_bound() -> None:
     # the model says 1 where the world pays 0 and the policy does what the logger hardly ever does
-    value = event_value(np.array([1.0, 0.0]), np.array([0.0, 0.0]), 0, 1.0, 0.125)
+    value = event_value([1.0, 0.0], [0.0, 0.0], 0, 1.0, 0.125)
     assert value == 8.0
-    value = event_value(np.array([1.0, 0.0]), np.array([1.0, 0.0]), 0, 0.0, 0.125)
+    value = event_value([1.0, 0.0], [1.0, 0.0], 0, 0.0, 0.125)
     assert value == 1 - 8.0
 
 
@@ -143,9 +143,9 @@ def test_bias_mass_averages_to_the_enumerated_one(c: float) -> None:
     assert mass > 0
     log = WORLD.log(20_000, np.random.default_rng(9))
     policy = bc.Fixed(lambda contexts: contexts @ target)
-    passed = bc.trace(log, policy, bc.DRns(acceptance=bc.Fixed(c)))
+    passed = bc.trace(log, policy, bc.DRns(acceptance=c))
     each = np.maximum(0, passed.weight - 1 / c)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=bc.Fixed(c)), reward_model=0.5).diagnostics
+    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=c), reward_model=0.5).diagnostics
     assert found.bias_mass == pytest.approx(each.mean(), rel=1e-9)
     # 4 standard errors, odds 6e-5 each
     assert abs(found.bias_mass - mass) < 4 * each.std() / np.sqrt(len(log))
@@ -168,12 +168,12 @@ def test_certificate_bounds_the_bias_of_a_multiplier_that_is_too_large() -> None
     bias = abs(float((law * WORLD.mean_rewards).sum()) - WORLD.value(target))
     log = WORLD.log(20_000, np.random.default_rng(10))
     policy = bc.Fixed(lambda contexts: contexts @ target)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)), reward_model=0.5, horizon=3).diagnostics
+    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=1.0), reward_model=0.5, horizon=3).diagnostics
     assert found.trajectories_complete > 500
     assert 0 < bias < found.bias_certificate / 3 < found.theorem_1
     # a block's share of it estimates eps / (1 - eps); 4 standard errors over the blocks, odds 6e-5
     eps = 1 - float(WORLD.context_probabilities @ left.sum(axis=1))
-    passed = bc.trace(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)))
+    passed = bc.trace(log, policy, bc.DRns(acceptance=1.0))
     blocks = np.bincount(np.cumsum(passed.accepted) - passed.accepted, np.maximum(0, passed.weight - 1))[:-1]
     assert abs(blocks.mean() - eps / (1 - eps)) < 4 * blocks.std() / np.sqrt(blocks.size)
     assert found.bias_certificate == pytest.approx(3 * eps / (1 - eps), rel=0.1)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -17,29 +16,11 @@ WORLD = TabularWorld([0.4, 0.6], mean_rewards=[[0.7, 0.3], [0.2, 0.6]], logging=
 HORIZON, EVENTS, LOGS = 5, 800, 60
 
 
-@dataclass(frozen=True)
-class Held:
-    """A log in memory that is read as streams are."""
-
-    log: bc.Log
-
-    @property
-    def n_rows(self) -> int:
-        return len(self.log)
-
-    def counted(self) -> Held:
-        return self
-
-    def between(self, start: int, end: int) -> Held:
-        return Held(self.log[start:end])
-
-    def read(self) -> bc.Log:
-        return self.log
-
-
 def found_on(number: int, policies: dict[str, Any]) -> Any:
     log = WORLD.log(EVENTS, np.random.default_rng(500 + number))
-    return bc.compare(Held(log), policies, bc.ClockReplay(), horizon=HORIZON, reward_model=0.5, seed=number)
+    return bc.compare(
+        bc.LogStream.from_logs([log]), policies, bc.ClockReplay(), horizon=HORIZON, reward_model=0.5, seed=number
+    )
 
 
 @pytest.fixture(scope="module")
@@ -77,7 +58,7 @@ def test_differences_are_paired_by_part(answers: list[Any]) -> None:
 def test_parts_agree_with_the_log_in_memory() -> None:
     log = WORLD.log(4000, np.random.default_rng(9))
     options: dict[str, Any] = {"horizon": HORIZON, "reward_model": 0.5}
-    parts = bc.evaluate(Held(log), bc.UCB1(), bc.ClockReplay(), **options)
+    parts = bc.evaluate(bc.LogStream.from_logs([log]), bc.UCB1(), bc.ClockReplay(), **options)
     whole = bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), replicates=200, **options)
     # the same events: they differ by the Monte-Carlo errors of both, and by chance less often than once in a thousand
     apart = np.hypot(parts.diagnostics.to_dict()["monte_carlo_error"], whole.diagnostics.to_dict()["monte_carlo_error"])

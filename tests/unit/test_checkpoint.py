@@ -17,8 +17,7 @@ import pytest
 from scipy import sparse
 
 import backcast as bc
-from backcast._parallel.checkpoint import HEAD, open_checkpoint
-from backcast.log import log_fingerprint
+from backcast._parallel.checkpoint import HEADER_FILE, open_checkpoint
 
 FACTS = {"log": "abc", "policy": "UCB1", "seed": "0"}
 VALUES = {"value": np.array([0.1, 1 / 3, np.nan]), "rounds": np.array([7])}
@@ -35,8 +34,8 @@ def test_what_is_kept_comes_back_to_the_bit(tmp_path: Path) -> None:
 def test_another_question_is_refused_with_the_reason(tmp_path: Path, fact: str) -> None:
     open_checkpoint(tmp_path, {**FACTS, "version of backcast": "1"})
     if fact == "version":
-        head = json.loads((tmp_path / HEAD).read_text())
-        (tmp_path / HEAD).write_text(json.dumps({**head, "version": "0"}))
+        head = json.loads((tmp_path / HEADER_FILE).read_text())
+        (tmp_path / HEADER_FILE).write_text(json.dumps({**head, "version": "0"}))
         other = {**FACTS, "version of backcast": "1"}
     else:
         other = {**FACTS, "version of backcast": "1", fact: "other"}
@@ -53,7 +52,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}', "\x00\x01"])
 def test_a_damaged_head_is_refused(tmp_path: Path, text: str) -> None:
-    (tmp_path / HEAD).write_text(text)
+    (tmp_path / HEADER_FILE).write_text(text)
     with pytest.raises(bc.OptionError, match="not one of ours"):
         open_checkpoint(tmp_path, FACTS)
 

@@ -15,6 +15,7 @@ import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
 from backcast.environments import LinearWorld
 from backcast.evaluators._replicate_statistics import PassResult
+from backcast.evaluators.clock_replay import subsets_are_long_enough
 
 
 def uniform_log(n: int, n_actions: int, seed: int = 0) -> bc.Log:
@@ -288,6 +289,6 @@ def test_subsets_are_quarters_where_those_exhaust_little_and_larger_where_they_e
 
 def test_a_size_of_subsets_is_judged_by_all_its_pilots() -> None:
     little, much = (PassResult(0.5, np.zeros(1), 100, certificate) for certificate in (0.5, 4.0))
-    assert bc.ClockReplay().long_enough([little, little, little])
-    assert bc.ClockReplay().long_enough([little, little, little, little, much])
-    assert not bc.ClockReplay().long_enough([little, much])
+    assert subsets_are_long_enough([little, little, little])
+    assert subsets_are_long_enough([little, little, little, little, much])
+    assert not subsets_are_long_enough([little, much])

@@ -20,8 +20,8 @@ import pytest
 
 import backcast as bc
 from backcast._parallel import workers as crew
-from backcast._parallel.jobs import Execution, Job, run_jobs
-from backcast._parallel.workers import SharedArguments
+from backcast._parallel.jobs import Execution, run_jobs
+from backcast._parallel.workers import Job, SharedArguments
 from backcast.cli import main
 from backcast.cli import run as engines
 from backcast.cli.run import Engine
@@ -166,7 +166,7 @@ class TestDask:
                 raise problem
             return scatter(data, **options)
 
-        monkeypatch.setattr(crew, "PAUSE", 0.0)
+        monkeypatch.setattr(crew, "SCATTER_PAUSE", 0.0)
         client.scatter = leaving
         with joblib.parallel_config(backend="dask", client=client):
             assert ask(log, bc.UCB1()) == alone[0]
@@ -177,7 +177,7 @@ class TestDask:
         self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch, deaf: bool
     ) -> None:
         # workers work in threads, which no signal reaches; one that is deaf to exceptions too is ended after the grace
-        monkeypatch.setattr(crew, "GRACE", 2.0)
+        monkeypatch.setattr(crew, "KILL_AFTER", 2.0)
         with joblib.parallel_config(backend="dask"):
             with pytest.raises(bc.WorkError, match=r"^pass \d+.* took longer than time_limit"):
                 ask(log, Hangs(deaf), time_limit=1.0)

@@ -11,11 +11,12 @@ from hypothesis import strategies as st
 
 import backcast as bc
 from backcast._arrays import concat_contexts
-from backcast._engine.equations import accepts, event_value, quantile_rank
+from backcast._engine.equations import is_accepted, quantile_rank
 from backcast._engine.forward import RewardLaw, draw_action, draw_reward, run_forward
-from backcast._engine.quantile import make_room, new_quantile, observe, quantile
-from backcast._engine.replay import MultiplierSchedule, Run
-from backcast._engine.replay_loop import CURVE_BINS, TraceArrays, new_curve
+from backcast._engine.quantile import grow, new_quantile, observe, quantile
+from backcast._engine.replay import MultiplierSchedule, ReplayRun
+from backcast._engine.replay_loop import CURVE_BINS, CurveSums, TraceArrays
+from backcast.reference import event_value
 
 ratios = st.lists(
     st.one_of(st.floats(0, 3), st.sampled_from((0.0, 0.25, 0.5, 1.0, 2.0, np.inf))), min_size=1, max_size=60
@@ -31,7 +32,7 @@ def test_running_quantile_is_numpys_capped(
     running = new_quantile(q, ceiling, len(values) + more if known else None)
     for k, value in enumerate(values):
         if k % chunk == 0:
-            running = make_room(running, chunk)
+            running = grow(running, chunk)
         observe(running, value)
         expected = min(ceiling, float(np.quantile(values[: k + 1], q, method="inverted_cdf")))
         assert quantile(running) == expected
@@ -44,7 +45,7 @@ def test_running_quantile_may_be_asked_seldom(seed: int, q: float, every: int, k
     values = np.concatenate([rng.random(300) + rng.integers(2), rng.random(300)])
     running = new_quantile(q, 3.0, values.size if known else None)
     for k, value in enumerate(values):
-        running = make_room(running, 1)
+        running = grow(running, 1)
         observe(running, value)
         if k % every == 0:
             assert quantile(running) == np.quantile(values[: k + 1], q, method="inverted_cdf")
@@ -58,7 +59,7 @@ def test_long_streams_stay_exact_while_values_are_dropped(seed: int, q: float, o
     values = {"falling": np.sort(values)[::-1], "rising": np.sort(values), "random": values}[order]
     running = new_quantile(q, 2.0, n)
     for k, value in enumerate(values):
-        running = make_room(running, 1)
+        running = grow(running, 1)
         observe(running, value)
         if k % 97 == 0 or k == n - 1:
             assert quantile(running) == np.quantile(values[: k + 1], q, method="inverted_cdf")
@@ -73,7 +74,7 @@ def test_memory_is_bounded_by_the_rank_when_the_length_is_known(q: float, order:
     running = new_quantile(q, 2.0, n)
     most = 0
     for start in range(0, n, chunk):
-        running = make_room(running, chunk)
+        running = grow(running, chunk)
         feed(running, values[start : start + chunk])
         most = max(most, running.low.size + running.high.size)
     assert quantile(running) == np.quantile(values, q, method="inverted_cdf")
@@ -87,7 +88,7 @@ def feed(running: Any, values: Any) -> None:
 
 
 def test_values_at_the_ceiling_are_counted_and_not_kept() -> None:
-    running = make_room(new_quantile(0.5, 1.0), 1000)
+    running = grow(new_quantile(0.5, 1.0), 1000)
     feed(running, [1.0, np.inf, 5.0] * 300)
     assert running.counts[:3].tolist() == [0, 0, 900]
     assert quantile(running) == 1.0
@@ -103,9 +104,9 @@ def test_probability_zero_is_never_accepted_even_by_a_draw_of_zero() -> None:
 
 
 def test_equations_by_hand() -> None:
-    assert event_value(np.array([0.0, 1.0]), np.array([0.5, 0.25]), 0, 1.0, 0.5) == 0.25
-    assert accepts(0.5, 1.0, 0.25, 0.5)
-    assert not accepts(0.75, 1.0, 0.25, 0.5)
+    assert event_value([0.0, 1.0], [0.5, 0.25], 0, 1.0, 0.5) == 0.25
+    assert is_accepted(0.5, 1.0, 0.25, 0.5)
+    assert not is_accepted(0.75, 1.0, 0.25, 0.5)
     assert quantile_rank(0.05, 100) == 5
     assert quantile_rank(0.05, 101) == 6
 
@@ -114,7 +115,7 @@ def test_equations_by_hand() -> None:
 def test_curve_adds_up_the_events_of_each_round(n: int, width: int) -> None:
     rng = np.random.default_rng(0)
     log = bc.Log(None, rng.integers(2, size=n), rng.random(n), np.full(n, 0.5), n_actions=2)
-    run = Run(bc.Fixed([0.375, 0.625]), MultiplierSchedule(q=0.25), (0.0, 1.0), np.random.default_rng(0))
+    run = ReplayRun(bc.Fixed([0.375, 0.625]), MultiplierSchedule(q=0.25), (0.0, 1.0), np.random.default_rng(0))
     trace = TraceArrays.of_length(n)
     run.feed(log, np.full((1, 2), 0.5), rng.random(n), trace)
     run.close()
@@ -127,12 +128,12 @@ def test_curve_adds_up_the_events_of_each_round(n: int, width: int) -> None:
 
 
 def test_curve_of_a_known_horizon_has_its_final_width_at_once() -> None:
-    assert new_curve(horizon=CURVE_BINS).width[0] == 1
-    assert new_curve(horizon=CURVE_BINS + 1).width[0] == 2
+    assert CurveSums.empty(horizon=CURVE_BINS).width[0] == 1
+    assert CurveSums.empty(horizon=CURVE_BINS + 1).width[0] == 2
 
 
-def run_of(log: bc.Log, policy: Any, uniforms: Any, **options: Any) -> Run:
-    run = Run(policy, MultiplierSchedule(q=0.0), (0.0, 1.0), np.random.default_rng(0), **options)
+def run_of(log: bc.Log, policy: Any, uniforms: Any, **options: Any) -> ReplayRun:
+    run = ReplayRun(policy, MultiplierSchedule(q=0.0), (0.0, 1.0), np.random.default_rng(0), **options)
     run.feed(log, np.zeros((1, log.n_actions)), np.asarray(uniforms, dtype=np.float64))
     return run
 
@@ -174,7 +175,7 @@ def test_a_horizon_reached_with_the_last_event_leaves_nothing_unfinished() -> No
 
 def test_a_run_that_is_told_keeps_no_order() -> None:
     log = bc.Log(None, actions=[0, 1], rewards=[1, 0], propensities=[0.5, 0.5], n_actions=2)
-    (only,) = run_of(log, bc.RoundRobin(), [0.25] * 2, keep_order=False).close()
+    (only,) = run_of(log, bc.RoundRobin(), [0.25] * 2, record_order=False).close()
     assert only.accepted == 2
     assert only.order.size == only.block_weights.size == 0
 
@@ -200,7 +201,7 @@ def test_lessons_are_full_batches_in_order_with_the_policys_own_probabilities() 
     lessons: list[Any] = []
     log = bc.Log(np.arange(6.0)[:, None], actions=[0, 1, 0, 1, 0, 1], rewards=np.arange(6) / 8, propensities=[0.75] * 6)
     schedule = MultiplierSchedule(c_max=1.0)
-    run = Run(Diary(2, lessons), schedule, (0.0, 1.0), np.random.default_rng(0))
+    run = ReplayRun(Diary(2, lessons), schedule, (0.0, 1.0), np.random.default_rng(0))
     # acceptance needs u <= 2/3: events 1 and 4 are turned down, the queue crosses the cut between parts
     uniforms = np.array([0.5, 0.9, 0.5, 0.5, 0.9, 0.5])
     for part in (slice(0, 1), slice(1, 5), slice(5, 6)):

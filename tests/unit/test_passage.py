@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast.replay_summary import STRETCHES, WEIGHT_EDGES
+from backcast.replay_summary import N_BLOCKS, WEIGHT_EDGES
 
 K = 3
 
@@ -55,7 +55,7 @@ class TestRuns:
     ) -> None:
         estimate = bc.evaluate(log, bc.UCB1(), evaluator, **options)
         found = seen(estimate)
-        assert found.accepted.size == found.ends.size <= STRETCHES
+        assert found.accepted.size == found.ends.size <= N_BLOCKS
         accepted = float(found.accepted @ np.diff(found.ends, prepend=0))
         facts = estimate.diagnostics.to_dict()
         if name != "DRns permuted":

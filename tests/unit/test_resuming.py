@@ -16,6 +16,7 @@ import pytest
 
 import backcast as bc
 from backcast._parallel.checkpoint import open_checkpoint
+from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest
 from backcast.evaluators import _reward_predictions as predicting
 from backcast.evaluators import _reward_predictions as predictions
@@ -61,9 +62,9 @@ def answers(path: Path, folder: Path | None, batch_rows: int, tell: Any = None) 
     keep = None if folder is None else open_checkpoint(folder, {"log": stream.fingerprint()})
     found = {}
     for name, (policy, evaluator, options) in QUESTIONS.items():
-        more = {} if tell is None else {"on_progress": tell}
+        execution = Execution(checkpoint=keep) if tell is None else Execution(checkpoint=keep, on_progress=tell)
         one = evaluator.estimate(
-            EvaluationRequest(stream, policy, keep=keep, **options, **more).within(name.replace(" ", "-"))
+            EvaluationRequest(stream, policy, execution=execution, **options).scoped(name.replace(" ", "-"))
         )
         curve = [] if one.curve is None else one.curve.value.tolist()
         found[name] = [one.value, one.std_error, one.interval, one.diagnostics, curve, one.notes]
@@ -133,9 +134,13 @@ def test_no_more_than_a_part_is_done_again(tmp_path: Path) -> None:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
-        evaluator.estimate(EvaluationRequest(stream, policy, keep=keep, on_progress=stop, **options))
+        evaluator.estimate(
+            EvaluationRequest(stream, policy, execution=Execution(checkpoint=keep, on_progress=stop), **options)
+        )
     told.clear()
-    evaluator.estimate(EvaluationRequest(stream, policy, keep=keep, on_progress=told.append, **options))
+    evaluator.estimate(
+        EvaluationRequest(stream, policy, execution=Execution(checkpoint=keep, on_progress=told.append), **options)
+    )
     assert told[0] == 3_500  # what was kept
     assert sum(told) == ROWS
 
@@ -151,20 +156,20 @@ class Forgetful(Leaning):
 def test_a_policy_that_does_not_come_back_is_refused(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path / "log.parquet"), batch_rows=500, **WORDS)
     keep = open_checkpoint(tmp_path / "kept", {"log": stream.fingerprint()})
-    request = EvaluationRequest(stream, Forgetful(), reward_model=0.5, keep=keep)
+    request = EvaluationRequest(stream, Forgetful(), reward_model=0.5, execution=Execution(checkpoint=keep))
     bc.DRns(q=0.1).estimate(request)
-    with pytest.raises(bc.OptionError, match=r"Forgetful did not come back .*remove the folder and start again"):
+    with pytest.raises(bc.OptionError, match=r"Forgetful predicts something else .*remove the folder and start again"):
         bc.DRns(q=0.1).estimate(request)
 
 
 @pytest.mark.usefixtures("often")
-def test_lost_lessons_are_missed(tmp_path: Path) -> None:
+def test_lost_batches_are_missed(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path / "log.parquet"), batch_rows=500, **WORDS)
     keep = open_checkpoint(tmp_path / "kept", {"log": stream.fingerprint()})
-    request = EvaluationRequest(stream, Leaning(), reward_model=0.5, keep=keep)
+    request = EvaluationRequest(stream, Leaning(), reward_model=0.5, execution=Execution(checkpoint=keep))
     bc.DRns(q=0.1).estimate(request)
-    (tmp_path / "kept" / "lessons-2.piece").write_bytes(b"spoilt")
-    with pytest.raises(bc.OptionError, match="lost what the policy was taught"):
+    (tmp_path / "kept" / "batches-2.piece").write_bytes(b"spoilt")
+    with pytest.raises(bc.OptionError, match="lost what the policy learned"):
         bc.DRns(q=0.1).estimate(request)
 
 
@@ -172,21 +177,21 @@ def test_streams_are_known_by_their_files(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet")
     one, again = (bc.scan_log(path, batch_rows=rows, **WORDS) for rows in (10, 500))
     assert one.fingerprint() == again.fingerprint()
-    others = [one.after(1), one.between(0, 10), bc.scan_log(path, **{**WORDS, "reward": "f_0"})]
-    assert len({one.fingerprint(), *(other.fingerprint() for other in others if other is not None)}) == 4
+    others = [one.slice(1), one.slice(0, 10), bc.scan_log(path, **{**WORDS, "reward": "f_0"})]
+    assert len({one.fingerprint(), *(other.fingerprint() for other in others)}) == 4
     write(path, seed=1)
     assert bc.scan_log(path, **WORDS).fingerprint() != one.fingerprint()
     open_checkpoint(tmp_path / "kept", {"log": one.fingerprint()})
     changed = {"log": bc.scan_log(path, **WORDS).fingerprint()}
-    with pytest.raises(bc.OptionError, match="another log"):
+    with pytest.raises(bc.OptionError, match="a different log"):
         open_checkpoint(tmp_path / "kept", changed)
 
 
-def test_parts_that_are_not_files_cannot_be_kept(tmp_path: Path) -> None:
-    parts = [bc.Log(None, [0, 1], [0.0, 1.0], [0.5, 0.5])] * 3
-    keep = open_checkpoint(tmp_path / "kept", {"log": "-"})
-    with pytest.raises(bc.OptionError, match="a pass over a list cannot be kept"):
-        bc.DRns(q=0.1).estimate(EvaluationRequest(parts, bc.UCB1(), keep=keep))
+def test_parts_in_memory_can_be_resumed_too(tmp_path: Path) -> None:
+    parts = bc.LogStream.from_logs([bc.Log(None, [0, 1] * 5, [0.0, 1.0] * 5, [0.5, 0.5] * 5)] * 3)
+    execution = Execution(checkpoint=open_checkpoint(tmp_path / "kept", {"log": "-"}))
+    first, again = (bc.DRns(q=0.1).estimate(EvaluationRequest(parts, bc.UCB1(), execution=execution)) for _ in range(2))
+    assert first.value == again.value == bc.DRns(q=0.1).estimate(EvaluationRequest(parts, bc.UCB1())).value
 
 
 class Wavering:
@@ -201,7 +206,7 @@ class Wavering:
 
 
 def test_sums_of_a_fixed_policy_are_kept_by_piece(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predicting, "HEAD", 500)
+    monkeypatch.setattr(predicting, "HEAD_EVENTS", 500)
     stream = bc.scan_log(write(tmp_path / "log.parquet"), **WORDS)
     policy = bc.Fixed([0.5, 0.25, 0.25])
     for evaluator in (bc.IPS(), bc.DR(), bc.SwitchDR()):
@@ -212,9 +217,10 @@ def test_sums_of_a_fixed_policy_are_kept_by_piece(tmp_path: Path, monkeypatch: p
         assert len(pieces) == 4  # row groups
         pieces[1].unlink()
         assert bc.evaluate(stream, policy, evaluator, checkpoint=folder).value == one.value
-    request = EvaluationRequest(stream, policy, reward_model=Wavering(), keep=open_checkpoint(tmp_path / "kept", {}))
+    execution = Execution(checkpoint=open_checkpoint(tmp_path / "kept", {}))
+    request = EvaluationRequest(stream, policy, reward_model=Wavering(), execution=execution)
     bc.DR().estimate(request)
-    with pytest.raises(bc.OptionError, match=r"Wavering came out differently"):
+    with pytest.raises(bc.OptionError, match=r"Wavering predicts something else"):
         bc.DR().estimate(request)
 
 

@@ -21,9 +21,9 @@ from backcast.diagnostics import (
     ModelDiagnostics,
     OtherDiagnostics,
     PermutedDiagnostics,
-    joined_diagnostics,
+    pool_diagnostics,
 )
-from backcast.estimate import joined_curve
+from backcast.estimate import average_curves
 from backcast.report._grading import grade, grade_diagnostics
 from tests.unit.test_resume import Counted, count, log_of_two
 
@@ -127,7 +127,7 @@ def test_the_progressive_policy_is_that_of_the_log_in_order() -> None:
 def test_every_kind_of_diagnostics_can_be_joined() -> None:
     for kind in KINDS:
         one = kind(**{entry.name: False if "estimated" in entry.name else 2 for entry in fields(kind)})
-        joined = joined_diagnostics([one, replace(one, events=6)])
+        joined = pool_diagnostics([one, replace(one, events=6)])
         assert type(joined) is kind
         assert joined.events == 8
 
@@ -135,7 +135,7 @@ def test_every_kind_of_diagnostics_can_be_joined() -> None:
 def test_errors_and_counts_of_segments_are_joined() -> None:
     one = PermutedDiagnostics(100, 10, 7, 3.0, 60, 0.25, 0.3, 0.0)
     two = replace(one, trajectories=4.0, bias_certificate=math.inf, sampling_error=0.4, monte_carlo_error=math.nan)
-    joined = joined_diagnostics([one, two]).to_dict()
+    joined = pool_diagnostics([one, two]).to_dict()
     assert joined["permutations"] == 14
     assert joined["replicates"] == 120
     assert joined["trajectories"] == 3.5
@@ -147,7 +147,7 @@ def test_errors_and_counts_of_segments_are_joined() -> None:
 def test_curves_of_other_lengths_are_averaged_over_the_stretches_of_the_shortest() -> None:
     short = bc.LearningCurve(np.array([2, 4]), np.array([1.0, 2.0]), np.zeros(2), np.zeros(2))
     long = bc.LearningCurve(np.array([3, 6]), np.array([0.0, 3.0]), np.zeros(2), np.zeros(2))
-    found = joined_curve([long, short], 0.95)
+    found = average_curves([long, short], 0.95)
     np.testing.assert_array_equal(found.rounds, [2, 4])
     # the long one is worth 0, 0 | 0, 3 in these rounds
     np.testing.assert_allclose(found.value, [0.5, 1.75])
@@ -168,6 +168,7 @@ class Mean:
 
     def estimate(self, request: EvaluationRequest) -> bc.Estimate:
         log = request.log
+        assert isinstance(log, bc.Log)
         facts = Odd(len(log), "calm", float(log.rewards[0]))
         return bc.Estimate(float(log.rewards.mean()), math.nan, None, facts, request.policy_name, self.name)
 
@@ -179,5 +180,5 @@ def test_facts_of_others_are_kept_where_all_segments_agree() -> None:
 
 
 def test_trajectories_of_models_are_added_up() -> None:
-    joined = joined_diagnostics([ModelDiagnostics(10, 5, 2), ModelDiagnostics(12, 4, 3, propensities_estimated=True)])
+    joined = pool_diagnostics([ModelDiagnostics(10, 5, 2), ModelDiagnostics(12, 4, 3, propensities_estimated=True)])
     assert joined == ModelDiagnostics(22, 4, 5, propensities_estimated=True)

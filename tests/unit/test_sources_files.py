@@ -372,7 +372,7 @@ def test_rows_of_text_files_are_counted_on_request(tmp_path: Path) -> None:
     stream = stream_of(path, action_labels=["call", "mail"])
     assert stream.n_events is None
     assert repr(stream) == "LogStream(? events in 1 file, 2 actions)"
-    assert stream.with_event_count().n_rows == 11
+    assert stream.with_event_count().n_events == 11
     assert len(stream.read()) == 11
 
 
@@ -409,7 +409,7 @@ def test_split_of_text_files_is_by_file(tmp_path: Path) -> None:
     write(table(5), tmp_path / "a.csv")
     write(table(5, 5), tmp_path / "b.csv")
     parts = stream_of(tmp_path, action_labels=["call", "mail"]).split(3)
-    assert [part.first_row for part in parts] == [0, 5]
+    assert len(parts) == 2
     assert [log.rows.tolist() for part in parts for log in part] == [[0, 1, 2, 3, 4], [5, 6, 7, 8, 9]]
 
 

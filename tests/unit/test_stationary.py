@@ -11,9 +11,11 @@ import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
 import backcast.evaluators._reward_predictions as predicting
+from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest, Evaluator
 from backcast.environments import LinearWorld
 from backcast.errors import EvaluationError, OptionError, PolicyError
+from backcast.evaluation import evaluate
 from backcast.evaluators import (
     CAB,
     DR,
@@ -31,8 +33,9 @@ from backcast.evaluators import (
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.doubly_robust import mrdr_weights
 from backcast.intervals.asymptotic import Normal
+from backcast.io.stream import MemoryLogStream
 from backcast.log import Log
-from backcast.policies.fixed import Fixed, Logged, Uniform
+from backcast.policies.fixed import Fixed, Uniform
 from backcast.reward_models import Constant, Fitted, Joint, PerAction, Split
 from tests.support.tabular import TabularWorld
 
@@ -130,22 +133,25 @@ def test_evaluators_satisfy_the_protocol_and_name_themselves() -> None:
         assert evaluator.estimate(EvaluationRequest(TABLE[:100], Uniform())).evaluator == type(evaluator).__name__
 
 
-class Stream:
-    """Parts of a log, read anew in each pass."""
+class CountedStream(MemoryLogStream):
+    """Counts how often its parts are read."""
 
-    def __init__(self, log: Log, rows: int) -> None:
-        self.log, self.rows, self.passes = log, rows, 0
+    passes = 0
 
-    def __iter__(self) -> Iterator[Log]:
-        self.passes += 1
-        for start in range(0, len(self.log), self.rows):
-            yield self.log[start : start + self.rows]
+    def parts(self) -> Iterator[Log]:
+        CountedStream.passes += 1
+        return super().parts()
+
+
+def stream_of(log: Log, rows: int) -> CountedStream:
+    CountedStream.passes = 0
+    return CountedStream(tuple(log[start : start + rows] for start in range(0, len(log), rows)))
 
 
 def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(predicting, "HEAD", 1000)
+    monkeypatch.setattr(predicting, "HEAD_EVENTS", 1000)
     log = TABLE[:5000]
-    found = DR().estimate(EvaluationRequest(Stream(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
+    found = DR().estimate(EvaluationRequest(stream_of(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
     by_hand = DR().estimate(
         EvaluationRequest(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
     )
@@ -156,22 +162,24 @@ def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.M
 
 def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:
     log, policy = TABLE[:3000], Fixed([0.55] + [0.05] * 9)
-    streamed, whole = (DR().estimate(EvaluationRequest(source, policy, seed=4)) for source in (Stream(log, 700), log))
+    streamed, whole = (
+        DR().estimate(EvaluationRequest(source, policy, seed=4)) for source in (stream_of(log, 700), log)
+    )
     assert streamed.value == pytest.approx(whole.value, rel=1e-12)
     assert streamed.diagnostics.events == 3000
 
 
 def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
-    stream = Stream(TABLE[:2000], 300)
+    stream = stream_of(TABLE[:2000], 300)
     SNIPS().estimate(EvaluationRequest(stream, Uniform()))
     # one pass for the sums, and one look at the first part for what the log declares
     assert stream.passes == 2
 
 
 def test_progress_is_told_once_for_every_event() -> None:
-    for source in (TABLE[:2000], Stream(TABLE[:2000], 300)):
+    for source in (TABLE[:2000], stream_of(TABLE[:2000], 300)):
         told: list[int] = []
-        ClippedIPS().estimate(EvaluationRequest(source, Uniform(), on_progress=told.append))
+        ClippedIPS().estimate(EvaluationRequest(source, Uniform(), execution=Execution(on_progress=told.append)))
         assert sum(told) == 2000
 
 
@@ -339,18 +347,11 @@ def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest
         def predictions(self, log: Log, rng: Any) -> Any:
             raise AssertionError
 
-    monkeypatch.setattr(predicting, "HEAD", 100)
-    with pytest.raises(EvaluationError, match="Oracle cannot be kept honest over a stream"):
-        DR().estimate(EvaluationRequest(Stream(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
+    monkeypatch.setattr(predicting, "HEAD_EVENTS", 100)
+    with pytest.raises(EvaluationError, match="Oracle needs the whole log in memory"):
+        DR().estimate(EvaluationRequest(stream_of(TABLE[:500], 100), Uniform(), reward_model=Oracle()))
 
 
-@pytest.mark.parametrize("evaluator", [IPS(), DR(), CAB()])
-def test_a_log_that_can_be_read_only_once_is_refused(evaluator: Any) -> None:
-    with pytest.raises(EvaluationError, match="read only once"):
-        evaluator.estimate(EvaluationRequest(iter([TABLE[:10], TABLE[10:20]]), Uniform()))
-
-
-def test_self_evaluation_from_the_record() -> None:
-    found = IPS().estimate(EvaluationRequest(TABLE, Logged()))
-    assert found.value == pytest.approx(TABLE.rewards.mean(), abs=1e-12)
-    assert found.diagnostics.to_dict()["effective_sample_size"] == pytest.approx(len(TABLE))
+def test_a_log_that_can_be_read_only_once_is_refused() -> None:
+    with pytest.raises(OptionError, match=r"log is a list_iterator; give a Log, .*Monitor"):
+        evaluate(iter([TABLE[:10], TABLE[10:20]]), Uniform(), IPS())

@@ -17,6 +17,7 @@ import pytest
 import backcast as bc
 from backcast._auto import resolve_evaluator
 from backcast._request import EvaluationRequest
+from backcast.io.stream import MemoryLogStream
 
 ROWS = 400
 LATER = count(1)
@@ -155,17 +156,17 @@ def test_auto_replays_parts_where_order_means_nothing(
 
 
 def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPatch) -> None:
-    class Long:
-        n_rows = 10**7
+    class Long(MemoryLogStream):
+        @property
+        def n_events(self) -> int:
+            return 10**7
 
-        def counted(self) -> Long:
-            return self
-
-    request = EvaluationRequest(Long(), bc.UCB1(), horizon=500, replicates="default")
+    long = Long((bc.Log(None, [0, 1], [0.0, 1.0], [0.5, 0.5]),))
+    request = EvaluationRequest(long, bc.UCB1(), horizon=500, replicates="default")
     chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.ClockReplay(parts=50)  # 2 passes of 500 rounds over 100,000 events each: 5e9 of 1e10
     assert "50 of 100 to save time" in why
-    request = EvaluationRequest(Long(), bc.UCB1(), horizon=5_000, replicates="default")
+    request = EvaluationRequest(long, bc.UCB1(), horizon=5_000, replicates="default")
     chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
     assert chosen == bc.DRns(q=0.01)
     assert "too long" in why

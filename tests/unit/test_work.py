@@ -19,9 +19,9 @@ import pytest
 import backcast as bc
 from backcast._parallel import shared_file as mapped
 from backcast._parallel import workers as crew
-from backcast._parallel.jobs import Execution, Job, JobResults, run_jobs
+from backcast._parallel.jobs import Execution, JobResults, run_jobs
 from backcast._parallel.shared_file import SharedFile, load_shared
-from backcast._parallel.workers import SharedArguments
+from backcast._parallel.workers import Job, SharedArguments
 from tests.unit.own_policies import Leader
 
 # worker processes are sent the functions below by value: they need not find this file
@@ -92,7 +92,7 @@ class TestProcesses:
         )
 
     def test_workers_that_die_again_and_again_end_the_run(self, tmp_path: Path) -> None:
-        with pytest.raises(bc.WorkError, match=r"died 3 times in a row while doing piece 0 .*memory ran out.*n_jobs"):
+        with pytest.raises(bc.WorkError, match=r"died 3 times in a row while running piece 0 .*memory ran out.*n_jobs"):
             run_jobs(dies, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2))
 
     def test_a_piece_that_hangs_ends_the_run_and_leaves_no_process(self, tmp_path: Path) -> None:
@@ -101,8 +101,8 @@ class TestProcesses:
         assert gone(tmp_path)
 
     def test_so_does_one_that_does_not_listen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(crew, "GRACE", 1.0)
-        with pytest.raises(bc.WorkError, match=r"^piece ., or one sent out with it, took longer than"):
+        monkeypatch.setattr(crew, "KILL_AFTER", 1.0)
+        with pytest.raises(bc.WorkError, match=r"^piece ., or a job sent out with it, took longer than"):
             run_jobs(
                 hangs_where_no_signal_is_heard, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2, time_limit=2)
             )
@@ -134,51 +134,51 @@ class TestLaid:
     def test_values_come_back_writable_and_whole(self) -> None:
         whole = np.arange(12.0).reshape(3, 4)
         values = (whole, np.asfortranarray(whole), whole[:, ::2], np.zeros(0), "text", [whole, None])
-        laid = SharedFile(values)
-        found = load_shared(laid.place)
+        file = SharedFile(values)
+        found = load_shared(file.reference)
         assert str(found) == str(values)
         assert found[0].flags.writeable
         assert found[0].ctypes.data % 64 == 0
         found[0][:] = 0
-        assert laid.close() is None
+        assert file.close() is None
         assert whole.sum() == 66
 
     def test_the_file_goes_with_the_values(self) -> None:
-        laid = SharedFile((1,))
-        path = laid.place.path
+        file = SharedFile((1,))
+        path = file.reference.path
         assert os.stat(path).st_mode & 0o077 == 0
-        del laid
+        del file
         assert not os.path.exists(path)
 
     def test_a_file_that_was_removed_is_named(self) -> None:
-        place = SharedFile((1,)).place
-        with pytest.raises(bc.WorkError, match=r"backcast-.*, which workers share, cannot be read: No such file"):
-            load_shared(place)
+        reference = SharedFile((1,)).reference
+        with pytest.raises(bc.WorkError, match=r"backcast-.*, cannot be read: No such file"):
+            load_shared(reference)
 
     def test_a_file_that_others_could_have_written_is_not_read(self) -> None:
-        laid = SharedFile((1,))
-        os.chmod(laid.place.path, 0o622)
-        with pytest.raises(bc.WorkError, match="is not this user's alone; it is not read"):
-            load_shared(laid.place)
+        file = SharedFile((1,))
+        os.chmod(file.reference.path, 0o622)
+        with pytest.raises(bc.WorkError, match="is not private to this user; it is not read"):
+            load_shared(file.reference)
 
     def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
         monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
-        assert Path(SharedFile((1,)).place.path).parent == tmp_path
+        assert Path(SharedFile((1,)).reference.path).parent == tmp_path
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 5, 5))
         with pytest.raises(
-            bc.WorkError, match=rf"could not be laid in {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
+            bc.WorkError, match=rf"could not be file in {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
         ):
             SharedFile((np.ones(1000),))
         assert list(tmp_path.iterdir()) == []
 
     def test_values_are_forgotten_when_the_file_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mapped, "LOOK", 0.01)
-        laid = SharedFile((1,))
-        load_shared(laid.place)
-        assert laid.place.path in mapped._held
-        laid.close()
+        monkeypatch.setattr(mapped, "POLL_SECONDS", 0.01)
+        file = SharedFile((1,))
+        load_shared(file.reference)
+        assert file.reference.path in mapped._mapped
+        file.close()
         for _ in range(1_000):
-            if laid.place.path not in mapped._held:
+            if file.reference.path not in mapped._mapped:
                 return
             time.sleep(0.01)
         raise AssertionError
@@ -187,7 +187,8 @@ class TestLaid:
 def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
     program = (
         "import os, signal, numpy as np; from backcast._parallel.shared_file import SharedFile\n"
-        "laid = SharedFile((np.ones(10),)); print(laid.place.path, flush=True); os.kill(os.getpid(), signal.SIGKILL)"
+        "file = SharedFile((np.ones(10),)); print(file.reference.path, flush=True)\n"
+        "os.kill(os.getpid(), signal.SIGKILL)"
     )
     environment = {**os.environ, "JOBLIB_TEMP_FOLDER": str(tmp_path)}
     killed = subprocess.run(

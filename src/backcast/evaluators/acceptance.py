@@ -90,8 +90,10 @@ def schedule_for(
         return MultiplierSchedule(c_max=min(c_max, smallest_propensity(request)))
     if isinstance(rule, Budget):
         return _budget_schedule(rule, request, c_max, head)
-    if not 0 < rule <= 1:
-        raise OptionError(f"a fixed multiplier is {rule}; it must be in (0, 1]")
+    if not (isinstance(rule, int | float) and 0 < rule <= 1):
+        raise OptionError(
+            f"acceptance is {rule!r}; give Quantile(q), WorstCase(), Budget(eta), or a fixed multiplier in (0, 1]"
+        )
     return MultiplierSchedule(c_max=min(c_max, float(rule)))
 
 

@@ -7,7 +7,7 @@ import threading
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, groupby, pairwise
+from itertools import accumulate, chain, groupby
 from pathlib import PurePosixPath
 from queue import Queue
 from typing import Any, TypeVar
@@ -276,15 +276,6 @@ class FileLogStream(LogStream):
                 return replace(self, slices=slices, first_row=self.first_row + n)
             left -= rows
         return None
-
-    def cut(self, n: int) -> list[FileLogStream]:
-        """Return ``n`` streams of equal length (but for one event); cuts depend only on the number of events.
-
-        Unlike :meth:`split` it may cut through row groups, which both neighbours then decode.
-        """
-        stream = self.with_event_count()
-        edges = np.linspace(0, stream.n_events or 0, n + 1).astype(np.int64).tolist()
-        return [stream.slice(start, stop) for start, stop in pairwise(edges)]
 
     def split(self, n_parts: int) -> list[LogStream]:
         """Return at most ``n_parts`` streams of about the same length that together hold all events in order.
