@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import inspect
 import pickle
 from dataclasses import replace
 from typing import Any, NamedTuple
@@ -20,10 +21,16 @@ from backcast.environments import LinearWorld
 from backcast.evaluators.acceptance import largest_multiplier
 
 
+def is_evaluator(item: Any) -> bool:
+    """A class whose method ``estimate`` takes a request."""
+    method = getattr(item, "estimate", None)
+    return isinstance(item, type) and callable(method) and "request" in inspect.signature(method).parameters
+
+
 def exported(home: Any) -> dict[str, Any]:
     """Evaluators among the public names of a module, with their default options."""
     found = {name: getattr(home, name) for name in home.__all__}
-    return {name: item() for name, item in found.items() if isinstance(item, type) and hasattr(item, "estimate")}
+    return {name: item() for name, item in found.items() if is_evaluator(item)}
 
 
 EVALUATORS = exported(bc) | exported(stationary)

@@ -128,8 +128,8 @@ def test_answers_do_not_depend_on_how_a_stream_is_read(
     tmp_path_factory: pytest.TempPathFactory, row_group: int, batch_rows: int
 ) -> None:
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(predictions, "MEAN_ROWS", 50)
-        patch.setattr(predictions, "HEAD_ROWS", 120)
+        patch.setattr(predictions, "MEAN_EVENTS", 50)
+        patch.setattr(predictions, "HEAD_EVENTS", 120)
         patch.setattr(weighing, "LARGEST_BLOCK", 64)
         folder = write(tmp_path_factory.mktemp("log"), 600, row_group, "parquet")
         streams = [bc.scan_log(folder, batch_rows=rows, **WORDS) for rows in (batch_rows, 600)]

@@ -39,13 +39,13 @@ def test_another_question_is_refused_with_the_reason(tmp_path: Path, fact: str) 
         other = {**FACTS, "version of backcast": "1"}
     else:
         other = {**FACTS, "version of backcast": "1", fact: "other"}
-    with pytest.raises(bc.OptionError, match=f"another {fact} .*choose another folder"):
+    with pytest.raises(bc.OptionError, match=f"a different {fact} .*choose another folder"):
         open_checkpoint(tmp_path, other)
 
 
 def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
     (tmp_path / "thesis.docx").write_text("years of work")
-    with pytest.raises(bc.OptionError, match=r"holds 'thesis.docx'"):
+    with pytest.raises(bc.OptionError, match=r"contains 'thesis.docx'"):
         open_checkpoint(tmp_path, FACTS)
     assert [entry.name for entry in tmp_path.iterdir()] == ["thesis.docx"]
 
@@ -53,7 +53,7 @@ def test_a_folder_of_something_else_is_left_alone(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{", "[]", '{"format": "other"}', "\x00\x01"])
 def test_a_damaged_head_is_refused(tmp_path: Path, text: str) -> None:
     (tmp_path / HEADER_FILE).write_text(text)
-    with pytest.raises(bc.OptionError, match="not one of ours"):
+    with pytest.raises(bc.OptionError, match="is not a checkpoint of backcast"):
         open_checkpoint(tmp_path, FACTS)
 
 
@@ -137,7 +137,7 @@ def test_a_writer_killed_at_any_moment_leaves_whole_pieces(tmp_path: Path) -> No
 def test_a_read_only_folder_is_refused_with_the_reason(tmp_path: Path) -> None:
     blocked = tmp_path / "file"
     blocked.write_text("")
-    with pytest.raises(bc.OptionError, match=r"cannot be used: .*choose one that can be written to"):
+    with pytest.raises(bc.OptionError, match=r"cannot be used: .*choose a folder that can be written"):
         open_checkpoint(blocked / "inside", FACTS)
 
 

@@ -119,11 +119,11 @@ def test_monitor_in_parts_is_one_run() -> None:
 
 def test_monitor_refuses_what_breaks_its_promise() -> None:
     monitor = bc.Monitor(bc.UCB1(), reward_range=(0, 1), smallest_propensity=0.5)
-    with pytest.raises(bc.EvaluationError, match="nothing has been fed"):
+    with pytest.raises(bc.EvaluationError, match="no events have been fed"):
         monitor.estimate()
     with pytest.raises(bc.EvaluationError, match="below the declared bound"):
         monitor.feed(LOG)
-    with pytest.raises(bc.EvaluationError, match="leave the declared range"):
+    with pytest.raises(bc.EvaluationError, match="are outside the declared range"):
         monitor.feed(bc.Log(None, [0, 1], [0.0, 2.0], [0.5, 0.5]))
     with pytest.raises(bc.OptionError, match="smallest_propensity"):
         bc.Monitor(bc.UCB1(), reward_range=(0, 1), smallest_propensity=0.0)

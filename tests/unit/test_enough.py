@@ -50,8 +50,8 @@ class TestReplicates:
         assert found.interval is None
         assert found.diagnostics.to_dict()["passes"] == 5
         assert found.notes == (
-            "Partial: the run was stopped when 5 of 16 passes over the log and 0 of 300 replicates were done. "
-            "Too few for a standard error: there is the value alone.",
+            "Partial: the run was stopped when 5 of 16 passes over the log and 0 of 300 replicates were finished. "
+            "These are not enough for a standard error.",
         )
 
     def test_one_pass_is_an_answer(self, log: bc.Log) -> None:
@@ -65,11 +65,11 @@ class TestReplicates:
         found = asked(log, 16 + 100, n_jobs=n_jobs)
         assert found.interval is not None
         assert found.diagnostics.to_dict()["replicates"] == 100
-        assert found.notes[0].endswith("when 16 passes over the log and 100 of 300 replicates were done.")
+        assert found.notes[0].endswith("when 16 passes over the log and 100 of 300 replicates were finished.")
 
     def test_the_value_alone_can_be_stopped_too(self, log: bc.Log) -> None:
         found = asked(log, 3, replicates=None)
-        assert found.notes == ("Partial: the run was stopped when 3 of 16 passes over the log were done.",)
+        assert found.notes == ("Partial: the run was stopped when 3 of 16 passes over the log were finished.",)
 
     def test_nothing_is_said_where_all_was_done(self, log: bc.Log) -> None:
         assert not is_partial(asked(log, 10_000, replicates=60).notes)
@@ -96,7 +96,7 @@ class TestOneRun:
         found = bc.evaluate(log, Leader(), evaluator, progress=after(1))
         events = found.diagnostics.events
         assert 2048 <= events < EVENTS
-        assert found.notes[0] == f"Partial: the run was stopped when {events:,} of 6,000 events were done."
+        assert found.notes[0] == f"Partial: the run was stopped when {events:,} of 6,000 events were finished."
         assert found.interval is not None
 
     def test_it_is_that_of_the_shorter_log(self, log: bc.Log) -> None:
@@ -123,7 +123,7 @@ class TestFixedPolicies:
         actions = np.arange(events) % 2
         log = bc.Log(None, actions, actions * 1.0, np.full(events, 0.5), reward_range=(0, 1))
         found = bc.evaluate(log, bc.Uniform(), bc.IPS(), progress=after(1))
-        assert found.notes == ("Partial: the run was stopped when 65,536 of 70,000 events were done.",)
+        assert found.notes == ("Partial: the run was stopped when 65,536 of 70,000 events were finished.",)
         assert found.value == 0.5
 
     def test_policies_not_begun_are_left_out_of_a_comparison(self) -> None:

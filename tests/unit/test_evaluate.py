@@ -294,8 +294,14 @@ def test_what_a_stream_cannot_do_is_said(stream: bc.LogStream) -> None:
     for request in questions:
         with pytest.raises(bc.EvaluationError, match="in memory"):
             bc.evaluate(stream, bc.UCB1(), reward_model=0.25, **request)
-    with pytest.raises(bc.OptionError, match="CrossFit needs the whole log in memory"):
-        bc.evaluate(stream, bc.UCB1(), bc.DRns(), reward_model=bc.CrossFit(bc.Constant()))
+
+
+def test_a_short_stream_is_read_whole_for_a_reward_model(stream: bc.LogStream) -> None:
+    for model in (bc.PerAction(), bc.CrossFit(bc.Constant())):
+        streamed, whole = (
+            bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.1), reward_model=model).value for log in (stream, stream.read())
+        )
+        assert streamed == whole
 
 
 def test_a_stream_of_rewards_that_grow_is_bounded_by_all_of_them(tmp_path: Path) -> None:
@@ -325,7 +331,7 @@ def test_a_bound_that_the_log_does_not_show_is_named() -> None:
     told = bc.Log(None, actions, rng.random(200), np.where(actions == 0, 0.25, 0.75), reward_range=(0, 1))
     options: dict[str, Any] = {"evaluator": bc.DRns(q=0.01), "reward_model": 0.5}
     notes = bc.evaluate(told, bc.UCB1(), **options).notes
-    assert any("takes 4, one over the smallest propensity" in note for note in notes)
+    assert any("uses 4, the inverse of the smallest propensity" in note for note in notes)
     declared = bc.evaluate(told, bc.UCB1(), interval=bc.Anytime(largest_weight=4.0), **options)
     recorded = bc.evaluate(
         bc.Log(

@@ -31,6 +31,7 @@ from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSu
 from backcast.intervals.betting import Betting, Game, play
 from backcast.intervals.bootstrap import BCa, Bootstrap, group_sums, replicate_values
 from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_ends
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, Uniform
 
@@ -107,7 +108,7 @@ def test_those_that_use_the_mean_of_the_weights_follow_a_shift(method: Any) -> N
 def test_the_blocks_do_not_matter_and_the_seed_decides(method: Any) -> None:
     log = random_log(200)
     whole, refit = interval(method, log, seed=5), interval(method, log, seed=5)
-    parts = interval(method, [log[:50], log[50:51], log[51:]], seed=5)
+    parts = interval(method, LogStream.from_logs([log[:50], log[50:51], log[51:]]), seed=5)
     assert whole == refit
     assert [parts.low, parts.high] == pytest.approx([whole.low, whole.high], rel=1e-6)
 

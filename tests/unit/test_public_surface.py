@@ -6,7 +6,7 @@ import importlib
 import inspect
 import subprocess
 import sys
-from dataclasses import is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from types import ModuleType
 from typing import Any
@@ -79,7 +79,7 @@ def test_every_name_can_be_had_and_explains_itself(name: str) -> None:
 def parameters_of(item: Any) -> set[str]:
     """Names a caller may pass."""
     if is_dataclass(item):
-        return {field for field, how in item.__dataclass_fields__.items() if how.init and not field.startswith("_")}
+        return {field.name for field in fields(item) if field.init and not field.name.startswith("_")}
     return {name for name in inspect.signature(item).parameters if not name.startswith("_")}
 
 

@@ -99,14 +99,14 @@ def test_another_question_is_refused(fact: str, tmp_path: Path) -> None:
     asked |= {"reward_model": 0.5, "replicates": SUBSETS, "checkpoint": tmp_path / "kept"}
     bc.evaluate(**asked)
     OTHERS[fact](asked)
-    with pytest.raises(bc.OptionError, match=rf"made for another {fact} \(.*, now .*choose another folder"):
+    with pytest.raises(bc.OptionError, match=rf"made with a different {fact} \(.*, now .*choose another folder"):
         bc.evaluate(**asked)
 
 
 def test_another_version_is_refused(tmp_path: Path, runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     ask(runs, tmp_path / "kept")
     monkeypatch.setattr("importlib.metadata.version", lambda name: "9.9.9")
-    with pytest.raises(bc.OptionError, match=r"another version of backcast \(.*, now 9\.9\.9\)"):
+    with pytest.raises(bc.OptionError, match=r"a different version of backcast \(.*, now 9\.9\.9\)"):
         ask(runs, tmp_path / "kept")
 
 
@@ -118,7 +118,7 @@ def test_a_policy_whose_code_was_edited_is_another(tmp_path: Path, runs: Path, m
         return edited(self, contexts, available)[:, ::-1]
 
     monkeypatch.setattr(Counted, "probabilities", probabilities)
-    with pytest.raises(bc.OptionError, match="made for another policy"):
+    with pytest.raises(bc.OptionError, match="made with a different policy"):
         ask(runs, tmp_path / "kept")
 
 
@@ -126,7 +126,7 @@ def test_a_policy_without_a_state_to_know_it_by_is_refused(tmp_path: Path, runs:
     policy: Any = Counted(str(runs))
     with (
         runs.open() as policy.file,
-        pytest.raises(bc.OptionError, match="Counted cannot be told from others"),
+        pytest.raises(bc.OptionError, match="the state of Counted cannot be fingerprinted"),
     ):
         bc.evaluate(log_of_two(), policy, CLOCK, horizon=8, checkpoint=tmp_path / "kept")
 
@@ -189,7 +189,7 @@ def test_comparisons_are_kept_too(evaluator: Any, tmp_path: Path) -> None:
         for folder in (None, tmp_path / "kept", tmp_path / "kept")
     ]
     assert found[0] == found[1] == found[2]
-    with pytest.raises(bc.OptionError, match="another policy 'b'"):
+    with pytest.raises(bc.OptionError, match="a different policy 'b'"):
         bc.compare(log_of_two(), {**policies, "b": bc.Uniform()}, evaluator, checkpoint=tmp_path / "kept", **asked)
 
 
@@ -246,8 +246,8 @@ def test_a_full_disk_ends_the_run_with_what_is_kept_whole(tmp_path: Path, runs: 
         _, told = run.communicate()
     assert run.returncode == 1
     assert told.splitlines() == [
-        "the checkpoint folder 'kept' cannot be written to: File too large; what was kept is whole, and the same run "
-        "goes on from there once this is mended"
+        "the checkpoint folder 'kept' cannot be written: File too large; finished jobs are stored, and the same run "
+        "continues from there once this is fixed"
     ]
     assert len(list((tmp_path / "kept").glob("*.piece"))) == 19
     with script(str(tmp_path / "kept"), runs) as again, script("-", tmp_path / "undisturbed") as whole:

@@ -74,10 +74,10 @@ def answers(path: Path, folder: Path | None, batch_rows: int, tell: Any = None) 
 @pytest.fixture
 def often(monkeypatch: pytest.MonkeyPatch) -> None:
     """Keep the state after every part."""
-    monkeypatch.setattr(resuming, "EVERY", 0.0)
-    monkeypatch.setattr(resuming, "SHARE", 0)
-    monkeypatch.setattr(predictions, "HEAD_ROWS", 500)
-    monkeypatch.setattr(predictions, "MEAN_ROWS", 450)
+    monkeypatch.setattr(resuming, "SAVE_SECONDS", 0.0)
+    monkeypatch.setattr(resuming, "SAVE_SHARE", 0)
+    monkeypatch.setattr(predictions, "HEAD_EVENTS", 500)
+    monkeypatch.setattr(predictions, "MEAN_EVENTS", 450)
 
 
 REPLAY_RECORD = """
@@ -85,7 +85,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, sys.argv[1])
 from tests.unit.test_resuming import answers, predictions, resuming
-resuming.EVERY, resuming.SHARE, predictions.HEAD_ROWS, predictions.MEAN_ROWS = 0.0, 0, 500, 450
+resuming.SAVE_SECONDS, resuming.SAVE_SHARE, predictions.HEAD_EVENTS, predictions.MEAN_EVENTS = 0.0, 0, 500, 450
 def tell(events):
     print(events, flush=True)
 answers(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), tell)
@@ -239,5 +239,5 @@ def test_parts_are_kept_one_by_one(tmp_path: Path) -> None:
     assert len(list((tmp_path / "kept").glob("part-*.piece"))) in (4, 5)
     found = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", **options)
     assert found.interval == bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), **options).interval
-    with pytest.raises(bc.OptionError, match="another seed"):
+    with pytest.raises(bc.OptionError, match="a different seed"):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", seed=1, **options)

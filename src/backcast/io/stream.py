@@ -34,19 +34,20 @@ class LogStream(ABC):
 
     :func:`backcast.scan_log` opens files as a stream. It shares ``n_events``, ``parts``, ``slice`` and ``split_head``
     with :class:`backcast.Log`.
+
+    Examples
+    --------
+    >>> log = Log(None, actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
+    >>> stream = LogStream.from_logs([log[:1], log[1:]])
+    >>> stream.n_events, [len(part) for part in stream.parts()]
+    (3, [1, 2])
     """
 
     action_labels: tuple[Any, ...]
 
     @staticmethod
     def from_logs(logs: Sequence[Log]) -> LogStream:
-        """Return logs in memory as the parts of a stream.
-
-        >>> log = Log(None, actions=[0, 1, 0], rewards=[1, 2, 3], propensities=[0.5] * 3)
-        >>> stream = LogStream.from_logs([log[:1], log[1:]])
-        >>> stream.n_events, [len(part) for part in stream.parts()]
-        (3, [1, 2])
-        """
+        """Return logs in memory as the parts of a stream."""
         return MemoryLogStream(tuple(logs))
 
     @property
