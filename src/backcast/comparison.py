@@ -14,12 +14,13 @@ from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
+from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, check_request, stopped_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
+from backcast.evaluation import answer_with, named_policy, with_replay_summary
 from backcast.evaluators._disjoint_parts import estimate_on_parts
 from backcast.evaluators._replicate_statistics import Replicated, replicated_from
 from backcast.evaluators._replicates import run_replicates
@@ -99,14 +100,14 @@ class Comparison:
 
     def plot(self) -> Any:
         """An Altair chart of the policies with their intervals, and of their paired differences."""
-        from backcast.report.charts import comparison_chart
+        from backcast.report.charts import plot_result
 
-        return comparison_chart(self)
+        return plot_result(self)
 
     def _repr_html_(self) -> str:
-        from backcast.report.notebook import comparison_html
+        from backcast.report.notebook import result_html
 
-        return comparison_html(self)
+        return result_html(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from backcast.report.notebook import mime_bundle
@@ -153,8 +154,8 @@ def compare(
     request = EvaluationRequest(log, None, reward_model, horizon, None, level, seed, replicates=replicates, **terms)
     chosen, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     request = with_checkpoint(checkpoint, request, chosen, {f"policy {name!r}": one for name, one in policies.items()})
-    with showing_progress(log, progress) as tell:
-        request = replace(request, on_progress=tell)
+    with show_progress(log, progress) as on_progress:
+        request = replace(request, on_progress=on_progress)
         if isinstance(chosen, ClockReplay) and not request.in_memory:
             return _paired_by_part(chosen, request, policies, notes)
         if isinstance(chosen, ClockReplay):

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -11,6 +10,7 @@ from typing import Any
 
 from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import no_progress
+from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, check_request, with_checkpoint
 from backcast._validation import count
 from backcast.errors import OptionError
@@ -103,8 +103,8 @@ def evaluate(
     )
     chosen, request, why = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(checkpoint, request, chosen, {"policy": policy})
-    with showing_progress(log, progress) as tell:
-        answer = answer_with(chosen, replace(request, on_progress=tell))
+    with show_progress(log, progress) as on_progress:
+        answer = answer_with(chosen, replace(request, on_progress=on_progress))
     return replace(answer, notes=(*why, *answer.notes))
 
 
@@ -145,23 +145,3 @@ def _replicates(asked: int | str | None) -> int | str | None:
     if isinstance(asked, str) and asked not in ("auto", "default"):
         raise OptionError(f"replicates is {asked!r}; give a number, 'auto' or None")
     return asked if asked is None or isinstance(asked, str) else count("replicates", asked)
-
-
-@contextmanager
-def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
-    """A function to tell of events done: the caller's, a progress bar's, or nobody's."""
-    if callable(progress):
-        yield progress
-        return
-    if not progress:
-        yield lambda events: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from backcast._kernels.jit import COMPILING, telling_of_compilation
-
-    total = len(log) if hasattr(log, "__len__") else log.n_rows
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, transient=True) as bar, telling_of_compilation(lambda: bar.console.print(COMPILING)):
-        task = bar.add_task("events", total=total)
-        yield lambda events: bar.advance(task, events)

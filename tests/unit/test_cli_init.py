@@ -85,7 +85,7 @@ class TestCommand:
         write_csv(folder / "my.csv", mails(50))
         (folder / "run.toml").write_text("mine")
         assert main(["init", "my.csv"]) == 2
-        assert "run.toml is there already; give --force" in capsys.readouterr().err
+        assert "run.toml exists already; give --force" in capsys.readouterr().err
         assert (folder / "run.toml").read_text() == "mine"
         assert main(["init", "my.csv", "--force", "--quiet"]) == 0
         assert written()["action"] == "variant"

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from backcast.cli import main
-from backcast.cli.progress import stopping
+from backcast.cli.progress import catch_interrupt
 from tools.cli_page import cli_page
 
 ROOT = Path(__file__).parents[2]
@@ -55,7 +55,7 @@ def golden(name: str) -> str:
 
 class TestReport:
     def test_the_page_is_made_again_without_the_log(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        words = f"compare {PLAN.partition(' --difference')[0]} --report first.html --out result.json"
+        words = f"compare {PLAN.partition(' --difference')[0]} --report first.html --save-json result.json"
         assert run(words) == 0
         assert f"The result is in {(folder / 'result.json').resolve()}" in capsys.readouterr().err
         (folder / "log.csv").unlink()
@@ -68,7 +68,7 @@ class TestReport:
         assert told == [f"The {what} is in {(folder / name).resolve()}" for what, name in written]
 
     def test_json_and_quiet(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(f"evaluate {ASKED} --policy uniform --evaluator ips --out result.json --json") == 0
+        assert run(f"evaluate {ASKED} --policy uniform --evaluator ips --save-json result.json --json") == 0
         printed, kept = json.loads(capsys.readouterr().out), json.loads((folder / "result.json").read_text())
         assert {key: kept[key] for key in printed} == printed
         assert set(kept) - set(printed) == {"passages", "health"}
@@ -79,6 +79,16 @@ class TestReport:
         }
         assert run("report result.json --quiet") == 0
         assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize("name", ["report.html", "REPORT.HTM"])
+    def test_json_is_not_saved_in_a_file_named_html(
+        self, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(f"evaluate {ASKED} --policy uniform --evaluator ips --save-json {name}") == 2
+        message = capsys.readouterr().err
+        assert f"save_json is '{name}', but the result is saved as JSON" in message
+        assert "use --report for an HTML report" in message
+        assert not (folder / name).exists()
 
     @pytest.mark.parametrize(
         ("words", "told"),
@@ -117,8 +127,8 @@ class TestPlan:
     @pytest.mark.parametrize(
         ("words", "told"),
         [
-            ("plan --reward-sd 1 --weight 2", "the difference that must be told is missing"),
-            ("plan --difference 0.1", "there is no pilot log, and no assumption in its place"),
+            ("plan --reward-sd 1 --weight 2", "the difference to detect is missing"),
+            ("plan --difference 0.1", "there is neither a pilot log nor an assumption"),
             (f"plan {ASKED} --policy uniform --difference 0.1", "a comparison needs two"),
             (f"plan {ASSUMED} --png no/plan.png", "the chart cannot be written to 'no/plan.png'"),
         ],
@@ -159,7 +169,7 @@ class TestInterrupt:
         (folder / "stops.py").write_text(STOPS)
 
     def test_the_estimate_so_far_is_printed(self) -> None:
-        done = run_apart(f"evaluate {CLOCK} --policy a=stops:Stops --policy b=ucb1 --out result.json")
+        done = run_apart(f"evaluate {CLOCK} --policy a=stops:Stops --policy b=ucb1 --save-json result.json")
         assert done.returncode == 130
         assert tidy(done.stdout) == golden("partial.txt")
         told = done.stderr.strip().splitlines()
@@ -185,9 +195,9 @@ class TestInterrupt:
         import signal
 
         before = signal.getsignal(signal.SIGINT)
-        with stopping(quiet=True) as stop:
+        with catch_interrupt(quiet=True) as interrupt:
             assert signal.getsignal(signal.SIGINT) is not before
-            stop.check()
+            interrupt.raise_if_requested()
         assert signal.getsignal(signal.SIGINT) is before
 
 

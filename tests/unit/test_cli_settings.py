@@ -29,7 +29,7 @@ reward_range = [0, 1]
 evaluator = "ips"
 level = 0.9
 report = "report.html"
-out = "result.json"
+save_json = "result.json"
 
 [policies]
 even = "uniform"
@@ -126,7 +126,8 @@ WRONG = {
     "log = 'data/log.csv'\npolicies = {a = 'uniform'}": "the column of the action is missing; give it as action = ...",
     "log = 'data/log.csv'\npolicies = {a = {alpha = 1}}": "the policy 'a' has no kind; write a = { kind = \"linucb\"",
     "log = 'data/log.csv'\npolicies = {a = {kind = 'linucb', alfa = 1}}": "linucb has no option 'alfa'; did you mean",
-    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nout = 'no/r.json'": "the result cannot be written to",
+    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nsave_json = 'no/r.json'": "the result cannot be written to",
+    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nsave_json = 'r.html'": "but the result is saved as JSON; give a name",
 }
 
 

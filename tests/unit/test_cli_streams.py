@@ -15,7 +15,7 @@ import pytest
 
 from backcast.checks import log as doctor
 from backcast.cli import main
-from backcast.cli import run as streaming
+from backcast.cli import run as cli_run
 from backcast.io import limits
 
 COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
@@ -66,12 +66,12 @@ def test_learners_are_compared_by_parts(folder: Path, capsys: pytest.CaptureFixt
 def test_a_log_too_large_for_memory_is_read_in_parts_by_itself(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(streaming, "free_memory", lambda: 40_000)
+    monkeypatch.setattr(cli_run, "free_memory", lambda: 40_000)
     words = f"log.parquet {COLUMNS} --policy uniform --evaluator ips"
     assert main(shlex.split(f"evaluate {words}")) == 0
     told = capsys.readouterr().err
     # 600 events of one feature and four more columns of eight bytes
-    assert "the log would take 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in told
+    assert "the log needs 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in told
     assert main(shlex.split(f"evaluate {words} --no-stream")) == 0
     assert "in parts" not in capsys.readouterr().err
     assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 0
