@@ -52,7 +52,7 @@ COMPARE = f"compare log.csv {COLUMNS_OF_LOG}"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own with a small log in it, and a terminal of known width."""
+    """A new folder with a small log, and a terminal of known width."""
     (tmp_path / "log.csv").write_text(LOG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -66,7 +66,7 @@ def run(words: str) -> int:
     return main(shlex.split(words))
 
 
-def run_apart(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "backcast.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
 
@@ -86,11 +86,11 @@ class TestEvaluate:
         assert tidy(printed.out) == golden("evaluate.txt")
         assert printed.err == ""
 
-    def test_quiet_leaves_the_table_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_quiet_prints_only_the_table(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{EVALUATE} --policy uniform --evaluator ips --quiet") == 0
         assert tidy(capsys.readouterr().out) == golden("quiet.txt")
 
-    def test_json_is_all_there_is(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json_prints_nothing_else(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert (
             run(f"{EVALUATE} --policy uniform --policy ucb1 --not-exchangeable --json --seed 3 --reward-range 0 1") == 0
         )
@@ -122,9 +122,9 @@ class TestEvaluate:
     def test_horizon_level_and_interval_reach_the_evaluator(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = "--policy ucb1 --evaluator rs --horizon 1 --level 0.5 --interval segments:count=2 --json"
         assert run(f"{EVALUATE} {words}") == 0
-        found = json.loads(capsys.readouterr().out)["estimates"]["ucb1"]
-        assert (found["horizon"], found["interval"]["level"]) == (1, 0.5)
-        assert found["interval"]["method"] == "2 disjoint segments"
+        document = json.loads(capsys.readouterr().out)["estimates"]["ucb1"]
+        assert (document["horizon"], document["interval"]["level"]) == (1, 0.5)
+        assert document["interval"]["method"] == "2 disjoint segments"
 
     def test_contexts_by_pattern(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "wide.csv").write_text("f_1,f_2,x,a,r,p\n1,2,3,0,1,0.5\n3,4,5,1,0,0.5\n")
@@ -132,7 +132,7 @@ class TestEvaluate:
         assert run(f"{words} --policy uniform --evaluator ips --json") == 0
         assert json.loads(capsys.readouterr().out)["log"]["features"] == 3
 
-    def test_report_is_written_and_its_place_said(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_is_written_and_its_path_printed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{EVALUATE} --policy uniform --evaluator ips --report r.html") == 0
         assert f"The report is in {(folder / 'r.html').resolve()}" in capsys.readouterr().err
         assert "log.csv" in (folder / "r.html").read_text(encoding="utf-8")
@@ -155,7 +155,7 @@ def write_even_log(path: Path, events: int = 400, *, drifting: bool = False) -> 
 
 EVEN_AND_MORE = "--policy even=uniform --policy 'more=fixed:probabilities=[0.25,0.75]' --evaluator ips"
 SMALL = "--policy one='fixed:probabilities=[0,1]' --policy zero='fixed:probabilities=[1,0]' --evaluator clock"
-ASKED = "--horizon 10 --replicates 60"
+SMALL_RUN = "--horizon 10 --replicates 60"
 
 
 class TestCompare:
@@ -168,35 +168,37 @@ class TestCompare:
 
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
-        assert run(f"{COMPARE} {SMALL} {ASKED} --seed 2 --jobs 2 --json") == 0
+        assert run(f"{COMPARE} {SMALL} {SMALL_RUN} --seed 2 --jobs 2 --json") == 0
         printed = capsys.readouterr()
         log = bc.read_log("log.csv", context="hour", action="shown", reward="click", propensity="p")
         policies = {"one": bc.Fixed([0, 1]), "zero": bc.Fixed([1, 0])}
         expected = bc.compare(log, policies, bc.ClockReplay(), horizon=10, replicates=60, seed=2).to_dict()
-        found = json.loads(printed.out, parse_constant=pytest.fail)
-        assert found["log"]["events"] == 400
-        assert {key: found[key] for key in expected} == expected
+        document = json.loads(printed.out, parse_constant=pytest.fail)
+        assert document["log"]["events"] == 400
+        assert {key: document[key] for key in expected} == expected
         assert printed.err == ""
 
     def test_fixed_policies_are_compared_by_auto(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
         assert run(f"{COMPARE} --policy even=uniform --policy 'fixed:probabilities=[0,1]' --json") == 0
-        found = json.loads(capsys.readouterr().out)
-        assert [entry["policy"] for entry in found["ranking"]] == ["fixed:probabilities=[0,1]", "even"]
+        document = json.loads(capsys.readouterr().out)
+        assert [entry["policy"] for entry in document["ranking"]] == ["fixed:probabilities=[0,1]", "even"]
 
 
 class TestDrift:
     @pytest.mark.parametrize("words", ["", "--exchangeable", "--json"])
-    def test_it_is_told_in_one_line_once(self, words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_warning_is_printed_once_in_one_line(
+        self, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         write_even_log(folder / "log.csv", drifting=True)
         policies = "--policy ucb1 --policy round-robin --horizon 5"
         assert run(f"{EVALUATE} {policies} --replicates {'60' if words == '--exchangeable' else 'none'} {words}") == 0
-        told = capsys.readouterr().err
+        warning = capsys.readouterr().err
         overruled = (
             "" if words == "--exchangeable" else "; it is evaluated in log order. Say --exchangeable to overrule"
         )
-        assert told.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
-        assert told.count("\n") == 1
+        assert warning.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
+        assert warning.count("\n") == 1
 
     def test_an_order_known_to_matter_needs_no_warning(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv", drifting=True)
@@ -244,9 +246,9 @@ class TestCheck:
         (folder / "log.vw").write_text(lines)
         (folder / "log.dat").write_text(lines.replace(":0.5 ", ":0.9 "))
         assert run("check log.vw --policy 'fixed:probabilities=[0.25,0.75]' --json") == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found == bc.check(bc.read_vw("log.vw"), bc.Fixed([0.25, 0.75])).to_dict()
-        assert found["policy"]["evaluator"] == "ShrinkageDR()"
+        document = json.loads(capsys.readouterr().out)
+        assert document == bc.check(bc.read_vw("log.vw"), bc.Fixed([0.25, 0.75])).to_dict()
+        assert document["policy"]["evaluator"] == "ShrinkageDR()"
         assert run("check log.dat --format cb --quiet") == 1
         assert "fail      constant propensity" in capsys.readouterr().out
         assert run("evaluate log.dat --format vw --policy uniform --evaluator ips --json") == 0
@@ -329,7 +331,7 @@ BAD = {
     "no job at all": f"{EVALUATE} --policy uniform --jobs 0",
     "replicates that are no number": f"{EVALUATE} --policy ucb1 --replicates some",
     "too few replicates": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --replicates 20",
-    "an order that is said to matter": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
+    "an order that matters": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
     "a comparison of one": f"{COMPARE} --policy uniform",
     "a comparison without replicates": f"{COMPARE} --policy uniform --policy ucb1 --replicates none",
     "a name given twice": f"{COMPARE} --policy a=uniform --policy a=ucb1",
@@ -361,10 +363,10 @@ class TestErrors:
         assert re.fullmatch(r"error: .+\n", printed.err)
 
     def test_messages(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        ours = [name for name in BAD if name not in WORDED_BY_TYPER]
+        names = [name for name in BAD if name not in WORDED_BY_TYPER]
         (folder / "bad.csv").write_text(LOG.replace("3,mail,0,0.5", "3,mail,0,0"))
         lines = []
-        for name in ours:
+        for name in names:
             run(BAD[name])
             lines.append(f"{name}\n    {capsys.readouterr().err}")
         assert "\n".join(lines) == golden("errors.txt")
@@ -378,10 +380,10 @@ class TestErrors:
             "        os.kill(os.getpid(), signal.SIGINT)\n"
             "        os.kill(os.getpid(), signal.SIGINT)\n"
         )
-        stopped = run_apart(*shlex.split(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet"), cwd=folder)
+        stopped = run_process(*shlex.split(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet"), cwd=folder)
         assert (stopped.returncode, stopped.stdout, stopped.stderr.strip()) == (130, "", "interrupted")
 
-    def test_a_reader_that_leaves_hears_nothing_more(self, folder: Path) -> None:
+    def test_a_closed_pipe_ends_the_command_without_a_message(self, folder: Path) -> None:
         command = [sys.executable, "-m", "backcast.cli", *shlex.split(f"{EVALUATE} --policy uniform --json")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder) as process:
             assert process.stdout is not None
@@ -399,7 +401,7 @@ class TestStart:
         assert run("--version") == 0
         assert capsys.readouterr().out == f"backcast {bc.__version__}\n"
 
-    def test_no_words_are_a_call_for_help(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_no_arguments_print_the_help(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([]) == 0
         assert "Usage: backcast" in capsys.readouterr().out
 
@@ -417,13 +419,13 @@ class TestStart:
         assert loaded.isdisjoint(HEAVY)
 
     @pytest.mark.parametrize("command", ["", *(command for command in COMMANDS if command != "check")])
-    def test_help_tells_the_exit_codes(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_help_shows_the_exit_codes(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{command} --help") == 0
         shown = " ".join(capsys.readouterr().out.split())
         assert "0 success; 1 unexpected failure, with a traceback; 2 bad input; 130 interrupted" in shown
 
     @pytest.mark.parametrize("command", COMMANDS)
-    def test_every_command_can_be_quiet_or_speak_json(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_every_command_has_quiet_and_json(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{command} --help") == 0
         shown = capsys.readouterr().out
         assert "--json" in shown
@@ -496,7 +498,7 @@ class TestSpecs:
             assert type(build(name, registry)) is getattr(bc, public)
 
     @pytest.mark.parametrize(
-        ("text", "made"),
+        ("text", "expected"),
         [
             ("LinUCB: alpha = 0.25, ridge=2", "LinUCB(alpha=0.25, ridge=2, batch_size=1)"),
             ("epsilon_greedy", "EpsilonGreedy(epsilon=0.1, ridge=1, batch_size=1)"),
@@ -506,8 +508,8 @@ class TestSpecs:
             ("thompson:scale=1", "LinearThompson(scale=1, ridge=1, batch_size=1)"),
         ],
     )
-    def test_policies_in_words(self, text: str, made: str) -> None:
-        assert repr(build(text, POLICIES)) == made
+    def test_policies_in_words(self, text: str, expected: str) -> None:
+        assert repr(build(text, POLICIES)) == expected
 
     def test_evaluators_in_words(self) -> None:
         assert build("dr-ns:q=0.01,c_max=0.5,carry=true", EVALUATORS) == bc.DRns(q=0.01, c_max=0.5, carry=True)
@@ -519,7 +521,7 @@ class TestSpecs:
         assert (policy.alpha, policy.batch_size) == (alpha, batch)
 
     @given(st.text(st.characters(exclude_characters=":")))
-    def test_any_other_name_is_refused_in_our_words(self, name: str) -> None:
+    def test_any_other_name_is_an_option_error(self, name: str) -> None:
         if name.strip().lower().replace("_", "-") not in POLICIES.names:
             with pytest.raises(OptionError, match="there is no policy"):
                 build(name, POLICIES)
@@ -589,10 +591,10 @@ class TestProgress:
 
 class TestDemoLog:
     def test_same_seed_same_log(self) -> None:
-        one, two, other = news_log(500, seed=1), news_log(500, seed=1), news_log(500, seed=2)
-        np.testing.assert_array_equal(one.contexts, two.contexts)
-        np.testing.assert_array_equal(one.rewards, two.rewards)
-        assert (one.actions != other.actions).any()
+        first, second, other = news_log(500, seed=1), news_log(500, seed=1), news_log(500, seed=2)
+        np.testing.assert_array_equal(first.contexts, second.contexts)
+        np.testing.assert_array_equal(first.rewards, second.rewards)
+        assert (first.actions != other.actions).any()
 
     def test_file_gives_back_the_same_log(self, folder: Path) -> None:
         log = news_log(500)
@@ -609,7 +611,7 @@ class TestDemoLog:
         for part in ("contexts", "actions", "rewards", "propensities"):
             np.testing.assert_array_equal(getattr(read, part), getattr(log, part))
 
-    def test_a_folder_that_is_not_there_is_an_error_of_ours(self, folder: Path) -> None:
+    def test_a_missing_folder_is_an_option_error(self, folder: Path) -> None:
         with pytest.raises(OptionError, match="cannot be written"):
             write_news(folder / "missing" / "news.csv", news_log(5))
 
@@ -623,4 +625,4 @@ class TestDemoLog:
 
 
 def test_python_dash_m_is_the_same_program(folder: Path) -> None:
-    assert run_apart("--version", cwd=folder, env={**os.environ}).stdout == f"backcast {bc.__version__}\n"
+    assert run_process("--version", cwd=folder, env={**os.environ}).stdout == f"backcast {bc.__version__}\n"

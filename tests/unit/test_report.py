@@ -307,7 +307,7 @@ class TestGrades:
     # Laws of the judgement: the same question at another scale is judged alike, and more is never judged better.
     @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-4, 1), st.sampled_from([0.25, 1.0, 4.0]))
     def test_a_larger_certificate_is_never_judged_better(
-        self, one: float, other: float, error: float, width: float
+        self, first: float, other: float, error: float, width: float
     ) -> None:
         def grade(certificate: float, scale: float = 1.0) -> int:
             settings = {"reward_range": [0.0, scale * width]}
@@ -316,10 +316,10 @@ class TestGrades:
             [fact] = [fact for fact in grade_diagnostics(estimate) if fact.name == "bias certificate"]
             return ["good", "fair", "poor"].index(fact.grade)
 
-        assert grade(min(one, other)) <= grade(max(one, other))
-        assert grade(one) == grade(one, scale=8.0)
-        assert grade(max(one, 0.5)) == 2
-        assert grade(max(one, 0.051)) > 0
+        assert grade(min(first, other)) <= grade(max(first, other))
+        assert grade(first) == grade(first, scale=8.0)
+        assert grade(max(first, 0.5)) == 2
+        assert grade(max(first, 0.051)) > 0
 
     def test_the_bias_is_at_most_the_certificate_times_the_range(self) -> None:
         wide = {"reward_range": [-1.0, 3.0]}
@@ -328,14 +328,14 @@ class TestGrades:
         assert bias_bound(make_estimate(diagnostics=clock_diagnostics(bias_certificate=9.0), settings=wide)) == 4.0
 
     def test_a_diagnostic_not_known_here_is_still_shown(self) -> None:
-        class Own:
+        class UserDiagnostics:
             events = 3
 
             def to_dict(self) -> dict[str, Any]:
-                return {"events": 3, "own_figure": 0.5}
+                return {"events": 3, "user_figure": 0.5}
 
-        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
-            "own figure",
+        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=UserDiagnostics()))][1] == (
+            "user figure",
             "0.5",
         )
 
