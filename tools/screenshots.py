@@ -1,4 +1,4 @@
-"""Draw the pictures of the manual: the report in a browser, light, dark and on a phone, and charts without one."""
+"""Make the images of the manual: the report in a browser (light, dark, on a phone), and charts without one."""
 
 from __future__ import annotations
 
@@ -16,8 +16,8 @@ IMAGES = Path(__file__).parents[1] / "docs" / "images"
 HORIZON, BATCH = 200, 10
 
 
-def news_comparison() -> bc.Comparison:
-    """Four policies on the embedded log, as in the demo but with more replicates, as its diagnostics advise."""
+def compare_policies() -> bc.Comparison:
+    """Compare four policies on the embedded log, with more replicates than the demo."""
     policies = {
         "random": bc.EpsilonGreedy(1.0, batch_size=BATCH),
         "epsilon-greedy": bc.EpsilonGreedy(0.1, batch_size=BATCH),
@@ -27,59 +27,59 @@ def news_comparison() -> bc.Comparison:
     return bc.compare(news_log(), policies, horizon=HORIZON, replicates=320, exchangeable=True, n_jobs=1)
 
 
-def replays() -> dict[str, bc.Estimate]:
-    """The same log in log order, for the charts that only such runs have."""
+def replay_policies() -> dict[str, bc.Estimate]:
+    """Evaluate policies in log order, for the charts that only such runs have."""
     policies = {"linucb": bc.LinUCB(0.3, batch_size=BATCH), "softmax": bc.Softmax(0.05, batch_size=BATCH)}
     return {name: bc.evaluate(news_log(), policy, bc.DRns(q=0.01), horizon=100) for name, policy in policies.items()}
 
 
 @contextmanager
-def opened(browser: Any, path: Path, *, width: int, height: int, scheme: str = "light") -> Iterator[Any]:
-    """The page with its charts drawn."""
+def open_report(browser: Any, path: Path, *, width: int, height: int, scheme: str = "light") -> Iterator[Any]:
+    """Open the page and wait until its charts are drawn."""
     context = browser.new_context(viewport={"width": width, "height": height}, color_scheme=scheme)
     page = context.new_page()
     page.goto(path.as_uri())
     page.wait_for_function("document.querySelectorAll('.chart:not(.vega-embed)').length === 0")
-    # what a reader sees before pointing at a chart, and no bar that floats over a picture of a whole section
+    # without the menus of the charts, and without the bar that would cover part of a section
     page.add_style_tag(content=".chart details { display: none; } .shown { position: static; }")
     yield page
     context.close()
 
 
-def draw_report(browser: Any, folder: Path, found: bc.Comparison) -> None:
-    """The top of the report, its charts one by one, dark, and on a phone."""
-    report = bc.save_report(found, folder / "report.html", about={"log": "embedded: a news page"})
-    with opened(browser, report, width=940, height=1150) as page:
+def draw_report(browser: Any, folder: Path, comparison: bc.Comparison) -> None:
+    """Save the top of the report, some sections, and the report in dark mode and on a phone."""
+    report = bc.save_report(comparison, folder / "report.html", about={"log": "embedded: a news page"})
+    with open_report(browser, report, width=940, height=1150) as page:
         page.screenshot(path=IMAGES / "report.png")
         for section in ("differences", "learning", "runs"):
             page.locator(f"section[aria-labelledby={section}]").screenshot(path=IMAGES / f"report-{section}.png")
-    with opened(browser, report, width=940, height=1150, scheme="dark") as page:
+    with open_report(browser, report, width=940, height=1150, scheme="dark") as page:
         page.screenshot(path=IMAGES / "report-dark.png")
-    with opened(browser, report, width=390, height=844) as page:
+    with open_report(browser, report, width=390, height=844) as page:
         page.screenshot(path=IMAGES / "report-phone.png")
 
 
 def draw_replays(browser: Any, folder: Path) -> None:
-    """Acceptance and multiplier, which only runs of DR-ns have."""
-    report = bc.save_report(replays(), folder / "replays.html")
-    with opened(browser, report, width=940, height=900) as page:
+    """Save bias certificates and the multiplier of runs of DR-ns."""
+    report = bc.save_report(replay_policies(), folder / "replays.html")
+    with open_report(browser, report, width=940, height=900) as page:
         page.locator("section[aria-labelledby=bias]").screenshot(path=IMAGES / "report-bias.png")
         page.locator("figure:has(#multiplier)").screenshot(path=IMAGES / "report-multiplier.png")
 
 
-def draw_charts(found: bc.Comparison) -> None:
-    """Charts as they are saved from Python, without a browser."""
-    found.plot().save(str(IMAGES / "comparison.png"), scale_factor=1.5)
-    found.estimates["linucb"].plot().save(str(IMAGES / "curve.png"), scale_factor=1.5)
+def draw_charts(comparison: bc.Comparison) -> None:
+    """Save charts without a browser."""
+    comparison.plot().save(str(IMAGES / "comparison.png"), scale_factor=1.5)
+    comparison.estimates["linucb"].plot().save(str(IMAGES / "curve.png"), scale_factor=1.5)
 
 
 def main() -> None:
-    """Draw them all."""
+    """Make all images."""
     IMAGES.mkdir(exist_ok=True)
-    found = news_comparison()
-    draw_charts(found)
+    comparison = compare_policies()
+    draw_charts(comparison)
     with chromium() as browser, tempfile.TemporaryDirectory() as folder:
-        draw_report(browser, Path(folder), found)
+        draw_report(browser, Path(folder), comparison)
         draw_replays(browser, Path(folder))
     for image in sorted(IMAGES.glob("*.png")):
         print(f"{image.relative_to(IMAGES.parents[1])}: {image.stat().st_size // 1000} kB")

@@ -15,11 +15,12 @@ from scipy import stats
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import Execution
+from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import named_policy, run_evaluator, showing_progress, with_replay_summary
+from backcast.evaluation import named_policy, run_evaluator, with_replay_summary
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000
@@ -92,14 +93,14 @@ class Comparison:
 
     def plot(self) -> Any:
         """An Altair chart of the policies with their intervals, and of their paired differences."""
-        from backcast.report.charts import comparison_chart
+        from backcast.report.charts import plot_result
 
-        return comparison_chart(self)
+        return plot_result(self)
 
     def _repr_html_(self) -> str:
-        from backcast.report.notebook import comparison_html
+        from backcast.report.notebook import result_html
 
-        return comparison_html(self)
+        return result_html(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from backcast.report.notebook import mime_bundle
@@ -155,7 +156,7 @@ def compare(
     evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
     request = with_checkpoint(request, checkpoint, evaluator, facts)
-    with showing_progress(request.log, progress) as on_progress:
+    with show_progress(request.log, progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         run_jointly = getattr(evaluator, "run_jointly", None)
         passes = None if run_jointly is None else run_jointly(request, list(policies.values()))

@@ -154,14 +154,14 @@ class Estimate:
 
     def plot(self) -> Any:
         """An Altair chart: the learning curve with its band, or the value with its interval."""
-        from backcast.report.charts import estimate_chart
+        from backcast.report.charts import plot_result
 
-        return estimate_chart(self)
+        return plot_result(self)
 
     def _repr_html_(self) -> str:
-        from backcast.report.notebook import estimate_html
+        from backcast.report.notebook import result_html
 
-        return estimate_html(self)
+        return result_html(self)
 
     def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
         from backcast.report.notebook import mime_bundle

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 from dataclasses import replace
 from functools import partial
 from os import PathLike
@@ -11,6 +10,7 @@ from typing import Any
 
 from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import Execution
+from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
 from backcast._validation import count
 from backcast.errors import OptionError
@@ -106,7 +106,7 @@ def evaluate(
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
-    with showing_progress(request.log, progress) as on_progress:
+    with show_progress(request.log, progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimate = run_evaluator(evaluator, request)
     return replace(estimate, notes=(*notes, *estimate.notes))
@@ -141,23 +141,3 @@ def named_policy(policy: object) -> str:
     """Return the name of a policy in results: its repr, or its class if that contains a memory address."""
     text = repr(policy)
     return type(policy).__name__ if " object at 0x" in text else text
-
-
-@contextmanager
-def showing_progress(log: Any, progress: bool | Callable[[int], None] | None) -> Iterator[Callable[[int], None]]:
-    """A function to tell of events done: the caller's, a progress bar's, or nobody's."""
-    if callable(progress):
-        yield progress
-        return
-    if not progress:
-        yield lambda events: None
-        return
-    from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
-
-    from backcast._kernels.jit import COMPILING, telling_of_compilation
-
-    total = log.n_events
-    columns = TextColumn("{task.description}"), BarColumn(), MofNCompleteColumn(), TimeRemainingColumn()
-    with Progress(*columns, transient=True) as bar, telling_of_compilation(lambda: bar.console.print(COMPILING)):
-        task = bar.add_task("events", total=total)
-        yield lambda events: bar.advance(task, events)

@@ -26,16 +26,16 @@ WEIGHT_EDGES = tuple(2.0**power for power in range(-3, 7))
 
 @dataclass(frozen=True)
 class WeightShares:
-    """How the weights ``pi/p`` of events are spread.
+    """Distribution of the weights ``pi/p`` of events.
 
     Attributes
     ----------
     shares
         Share of the events in each class: 0 exactly, then up to each of ``WEIGHT_EDGES``, then more than the last.
     effective_sample_size
-        ``(sum w)^2 / sum w^2``: how many equally weighted events these are worth.
+        ``(sum w)^2 / sum w^2``: the number of equally weighted events with the same information.
     largest
-        The largest weight.
+        Largest weight.
     """
 
     shares: FloatArray
@@ -62,27 +62,27 @@ def weight_shares(weights: FloatArray, events: int) -> WeightShares:
 
 @dataclass(frozen=True)
 class ReplaySummary:
-    """One run: what it accepted along the log, how events weigh, and which actions the policy takes.
+    """One run of an evaluation: events accepted along the log, weights of events, and actions of the policy.
 
     Attributes
     ----------
     events
-        Events that the run went through.
+        Number of events that the run processed.
     in_order
-        Whether it went through them in the order of the log.
+        Whether they were processed in the order of the log.
     actions
         Labels of the actions.
     logged, taken
         Share of each action in the log, and under the policy, averaged over the run; ``taken`` is None for a policy
-        that only tells the probability of one action.
+        that gives only the probability of one action.
     weights
-        How the weights of events are spread.
+        Distribution of the weights of events.
     ends
-        Events at which stretches of the run end; empty where nothing is accepted.
+        Number of events processed at the end of each segment of the run; empty if the evaluator accepts no events.
     accepted, multiplier
-        Share of events accepted, and mean multiplier ``c_t``, in each stretch; empty where there is none.
+        Share of events accepted, and mean multiplier ``c_t``, in each segment; empty if there is none.
     rounds, exhausted
-        For clock replay: rounds, and the exhausted mass added up so far, which ends as the bias certificate.
+        For clock replay: rounds, and the exhausted mass up to each of them; the last one is the bias certificate.
     """
 
     events: int

@@ -1,4 +1,4 @@
-"""Results as JSON files, from which a report is made again without running anything again."""
+"""Save results as JSON files and load them, so that a report can be made again without another run."""
 
 from __future__ import annotations
 
@@ -18,31 +18,28 @@ from backcast.errors import SourceError
 from backcast.estimate import Estimate
 from backcast.replay_summary import ReplaySummary
 
-FORMAT, VERSION = "backcast result", 1
-
-
-MOST_BYTES = 2**28  # of a saved result: a thousand times a large one, and no more than memory holds when it is parsed
-
-
 Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
+
+FORMAT, VERSION = "backcast result", 1
+MOST_BYTES = 2**28  # of a saved result: a thousand times a large one, and small enough to be parsed in memory
 
 
 @dataclass(frozen=True)
 class SavedResult:
-    """A result that was read from a file.
+    """A result read from a file.
 
     Attributes
     ----------
     result
         The estimate, the estimates by name, or the comparison.
     about
-        What was said about the log, for the report's table of settings.
+        Facts about the log, for the report's table of settings.
     partial
-        Whether the run was stopped before it was done.
+        Whether the run was stopped before its end.
     health
-        What was found wrong with the log, if that was saved too.
+        Result of the checks of the log, if it was saved.
     made_by
-        The version of backcast that made it.
+        The version of backcast that wrote the file.
     """
 
     result: Result
@@ -60,22 +57,22 @@ def save_result(
     partial: bool = False,
     health: HealthReport | None = None,
 ) -> Path:
-    """Write an estimate, a dict of them by name, or a comparison as a JSON file, and say where it is.
+    """Write an estimate, a dict of them by name, or a comparison as a JSON file, and return its path.
 
-    One run of each policy is made again and kept with it, where the log is in memory, for the report to draw.
+    If the log is in memory, one run of each policy is repeated and its summary saved, for the charts of a report.
 
     Parameters
     ----------
     result
-        What :func:`backcast.evaluate` or :func:`backcast.compare` gave.
+        Return value of :func:`backcast.evaluate` or :func:`backcast.compare`, or a dict of estimates by name.
     path
-        The file; one that is there is overwritten, when all of the new one is on disk.
+        The file; an existing file is replaced once the new one is complete.
     about
-        More to keep with it, such as the file of the log.
+        Facts to save with the result, such as the file of the log.
     partial
-        Whether the run was stopped before it was done.
+        Whether the run was stopped before its end.
     health
-        What :func:`backcast.check` said about the log, for the report.
+        Result of :func:`backcast.check` on the log, for the report.
 
     Examples
     --------
@@ -90,9 +87,13 @@ def save_result(
     ...     load_result(file).result.value
     0.75
     """
-    runs = {name: to_json(estimate.replay_summary()) for name, estimate in _estimates(result).items()}
-    beside = {"passages": runs, "health": to_json(health)}
-    document = result_document(result, about=about, partial=partial) | beside
+    if isinstance(result, Estimate):
+        estimates: Mapping[str, Estimate] = {"": result}
+    else:
+        estimates = result.estimates if isinstance(result, Comparison) else result
+    document = result_document(result, about=about, partial=partial)
+    document["passages"] = {name: to_json(estimate.replay_summary()) for name, estimate in estimates.items()}
+    document["health"] = to_json(health)
     text = json.dumps(document, indent=2, allow_nan=False)
     with atomic_write(path, "result") as file:
         file.write(f"{text}\n".encode())
@@ -102,26 +103,24 @@ def save_result(
 def result_document(
     result: Result, *, about: Mapping[str, object] | None = None, partial: bool = False
 ) -> dict[str, Any]:
-    """What a file of results holds: its format and version, facts about the log, and the result in plain values."""
+    """Return a result as JSON values, with format, version and facts about the log."""
     head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {version('backcast')}", "partial": partial}
-    return {**head, "log": to_json(dict(about or {})), **_body(result)}
-
-
-def _body(result: Result) -> dict[str, Any]:
     if isinstance(result, Estimate):
-        return {"estimate": result.to_dict()}
-    if isinstance(result, Comparison):
-        return result.to_dict()
-    return {"estimates": {str(name): estimate.to_dict() for name, estimate in result.items()}}
+        body: dict[str, Any] = {"estimate": result.to_dict()}
+    elif isinstance(result, Comparison):
+        body = result.to_dict()
+    else:
+        body = {"estimates": {str(name): estimate.to_dict() for name, estimate in result.items()}}
+    return {**head, "log": to_json(dict(about or {})), **body}
 
 
 def load_result(path: str | os.PathLike[str]) -> SavedResult:
-    """Read a result that :func:`save_result` or ``backcast evaluate --out`` wrote.
+    """Read a result that :func:`save_result` or ``backcast evaluate --save-json`` wrote.
 
     Parameters
     ----------
     path
-        The JSON file. Nothing in it is run; what is no result is refused.
+        The JSON file. Nothing in it is executed; a file of another kind is refused.
 
     Examples
     --------
@@ -131,28 +130,33 @@ def load_result(path: str | os.PathLike[str]) -> SavedResult:
     >>> load_result(file)
     Traceback (most recent call last):
     ...
-    backcast.errors.SourceError: .../other.json: this is no result of backcast; it must be a file that evaluate or \
-compare wrote with --out, or save_result
+    backcast.errors.SourceError: .../other.json: this is no result of backcast; give a file that evaluate or compare \
+wrote with --save-json, or save_result
     """
-    plain = _read(path)
-    if not isinstance(plain, dict) or plain.get("format") != FORMAT:
+    try:
+        document = json.loads(read_text(path, MOST_BYTES))
+    except SourceError:
+        raise
+    except (ValueError, RecursionError) as problem:
+        raise SourceError(f"{path}: cannot be read as JSON ({problem})") from None
+    if not isinstance(document, dict) or document.get("format") != FORMAT:
         raise SourceError(
-            f"{path}: this is no result of backcast; it must be a file that evaluate or compare wrote with --out, "
+            f"{path}: this is no result of backcast; give a file that evaluate or compare wrote with --save-json, "
             "or save_result"
         )
-    if plain.get("version") != VERSION:
+    if document.get("version") != VERSION:
         raise SourceError(
-            f"{path}: its version is {plain.get('version')!r} and {VERSION} is what backcast {version('backcast')} "
-            f"reads; it was made by {plain.get('made_by')!r}: read it with that, or run the evaluation again"
+            f"{path}: its version is {document.get('version')!r} and {VERSION} is what backcast {version('backcast')} "
+            f"reads; it was made by {document.get('made_by')!r}: read it with that, or run the evaluation again"
         )
     try:
-        health = plain.get("health")
+        health = document.get("health")
         return SavedResult(
-            _result(plain, plain.get("passages") or {}),
-            dict(plain["log"]),
-            bool(plain["partial"]),
+            _parse_result(document),
+            dict(document["log"]),
+            bool(document["partial"]),
             None if health is None else from_json(HealthReport, health, "health"),
-            str(plain["made_by"]),
+            str(document["made_by"]),
         )
     except SourceError as problem:
         raise SourceError(f"{path}: {problem}") from None
@@ -160,32 +164,19 @@ compare wrote with --out, or save_result
         raise SourceError(f"{path}: the result is damaged ({type(problem).__name__}: {problem})") from None
 
 
-def _read(path: str | os.PathLike[str]) -> Any:
-    try:
-        return json.loads(read_text(path, MOST_BYTES))
-    except SourceError:
-        raise
-    except (ValueError, RecursionError) as problem:
-        raise SourceError(f"{path}: cannot be read as JSON ({problem})") from None
+def _parse_result(document: dict[str, Any]) -> Result:
+    replays = document.get("passages") or {}
 
+    def with_replay(estimate: Estimate, name: str) -> Estimate:
+        if replays.get(name) is None:
+            return estimate
+        replay = from_json(ReplaySummary, replays[name], "passage")
+        return replace(estimate, _replay_summary=lambda: replay)
 
-def _estimates(result: Result) -> Mapping[str, Estimate]:
-    if isinstance(result, Estimate):
-        return {"": result}
-    return result.estimates if isinstance(result, Comparison) else result
-
-
-def _result(plain: dict[str, Any], runs: Mapping[str, Any]) -> Result:
-    if "estimate" in plain:
-        return _with_run(Estimate.from_dict(plain["estimate"]), runs.get(""))
-    if "differences" in plain:
-        found = Comparison.from_dict(plain)
-        return replace(found, estimates={name: _with_run(one, runs.get(name)) for name, one in found.estimates.items()})
-    return {name: _with_run(Estimate.from_dict(one), runs.get(name)) for name, one in plain["estimates"].items()}
-
-
-def _with_run(estimate: Estimate, plain: Any) -> Estimate:
-    if plain is None:
-        return estimate
-    passage = from_json(ReplaySummary, plain, "passage")
-    return replace(estimate, _replay_summary=lambda: passage)
+    if "estimate" in document:
+        return with_replay(Estimate.from_dict(document["estimate"]), "")
+    if "differences" in document:
+        comparison = Comparison.from_dict(document)
+        estimates = {name: with_replay(estimate, name) for name, estimate in comparison.estimates.items()}
+        return replace(comparison, estimates=estimates)
+    return {name: with_replay(Estimate.from_dict(plain), name) for name, plain in document["estimates"].items()}

@@ -28,14 +28,14 @@ HOSTILE = (
 
 @dataclass
 class Opened:
-    """A page with all that it said and asked for."""
+    """A page with its console messages, errors, dialogs and requests."""
 
     page: Page
-    said: list[str] = field(default_factory=list)
-    asked: list[str] = field(default_factory=list)
+    messages: list[str] = field(default_factory=list)
+    requests: list[str] = field(default_factory=list)
 
     def note(self, dialog: Dialog) -> None:
-        self.said.append(dialog.message)
+        self.messages.append(dialog.message)
         dialog.dismiss()
 
 
@@ -44,37 +44,37 @@ Open = Callable[..., Opened]
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Browser]:
-    with chromium() as found:
-        yield found
+    with chromium() as instance:
+        yield instance
 
 
 @pytest.fixture(scope="session")
 def open_page(browser: Browser) -> Open:
-    """``open_page(path, drawn=True, ...)``: a page of its own, with the charts drawn."""
+    """``open_page(path, drawn=True, ...)``: a new page, with the charts drawn."""
 
-    def opened(path: Path, *, drawn: bool = True, **options: Any) -> Opened:
-        found = Opened(browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, offline=True, **options))
-        found.page.on("console", lambda message: found.said.append(message.text))
-        found.page.on("pageerror", lambda error: found.said.append(str(error)))
-        found.page.on("dialog", found.note)
-        found.page.on("request", lambda request: found.asked.append(request.url))
-        found.page.goto(path.as_uri())
+    def open_one(path: Path, *, drawn: bool = True, **options: Any) -> Opened:
+        opened = Opened(browser.new_page(viewport={"width": WIDTH, "height": HEIGHT}, offline=True, **options))
+        opened.page.on("console", lambda message: opened.messages.append(message.text))
+        opened.page.on("pageerror", lambda error: opened.messages.append(str(error)))
+        opened.page.on("dialog", opened.note)
+        opened.page.on("request", lambda request: opened.requests.append(request.url))
+        opened.page.goto(path.as_uri())
         if drawn:
-            found.page.wait_for_function("document.querySelectorAll('.chart:not(.vega-embed)').length === 0")
-        return found
+            opened.page.wait_for_function("document.querySelectorAll('.chart:not(.vega-embed)').length === 0")
+        return opened
 
-    return opened
+    return open_one
 
 
 @pytest.fixture(scope="session")
 def opened_once(open_page: Open, reports: dict[str, Path]) -> Callable[[str], Opened]:
-    """The page of a kind of report, opened once for all tests that leave it as they find it: drawing takes a while."""
+    """The page of a kind of report, opened once for all tests that do not change it, because drawing takes seconds."""
     return cache(lambda kind: open_page(reports[kind]))
 
 
 @pytest.fixture
 def shared(opened_once: Callable[[str], Opened]) -> Iterator[Callable[[str], Opened]]:
-    """``shared(kind)``: that page, wide, light and on screen, whatever the test before made of it."""
+    """``shared(kind)``: that page, reset to wide, light and on screen after the test."""
     used = []
 
     def get(kind: str) -> Opened:
@@ -82,21 +82,21 @@ def shared(opened_once: Callable[[str], Opened]) -> Iterator[Callable[[str], Ope
         return used[-1]
 
     yield get
-    for found in used:
-        found.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
-        found.page.emulate_media(media="screen", color_scheme="light")
-        found.page.mouse.move(0, 0)
+    for opened in used:
+        opened.page.set_viewport_size({"width": WIDTH, "height": HEIGHT})
+        opened.page.emulate_media(media="screen", color_scheme="light")
+        opened.page.mouse.move(0, 0)
 
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A comparison with plain names, replays and a fixed policy side by side, one policy alone, and a hostile one."""
     folder = tmp_path_factory.mktemp("reports")
-    made = {"comparison": _comparison(), "replay": _replays(), "single": _single(), "hostile": _hostile()}
+    results = {"comparison": _comparison(), "replay": _replays(), "single": _single(), "hostile": _hostile()}
     about = {HOSTILE[0]: HOSTILE[1], "log": f"{HOSTILE[2]}.csv"}
     return {
         name: bc.save_report(result, folder / f"{name}.html", about=about if name == "hostile" else None)
-        for name, result in made.items()
+        for name, result in results.items()
     }
 
 

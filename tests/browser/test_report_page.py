@@ -1,4 +1,4 @@
-"""The report in a real browser: it loads nothing, runs nothing of the data's, and everyone can read and use it."""
+"""The report in a browser: it loads nothing, runs no script from the data, and is accessible."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.xdist_group("browser")
 KINDS = ["comparison", "replay", "single", "hostile"]
 SERIOUS = ("serious", "critical")
 Reports = dict[str, Path]
-SharedArguments = Callable[[str], Opened]
+SharedPages = Callable[[str], Opened]
 
 # opacity of every line of a chart, in the order of the legend
 OPACITIES = """name => [...document.querySelectorAll(`#${name} .mark-line path`)]
@@ -32,8 +32,8 @@ REACHED = """() => {
 
 
 def embedded(page: Page) -> dict[str, Any]:
-    found: dict[str, Any] = json.loads(page.locator("#chart-specs").text_content() or "")
-    return found
+    specs: dict[str, Any] = json.loads(page.locator("#chart-specs").text_content() or "")
+    return specs
 
 
 def open_all_details(page: Page) -> None:
@@ -46,34 +46,34 @@ def resized(page: Page, width: int) -> int:
     """How wide the page is on a screen of this width, once the charts have followed."""
     page.set_viewport_size({"width": width, "height": HEIGHT})
     page.wait_for_function("width => document.querySelector('#forest svg.marks').clientWidth <= width", arg=width)
-    found: int = page.evaluate("document.documentElement.scrollWidth")
-    return found
+    scroll_width: int = page.evaluate("document.documentElement.scrollWidth")
+    return scroll_width
 
 
 @pytest.mark.parametrize("kind", KINDS)
 class TestEveryReport:
-    def test_loads_in_silence_asks_for_nothing_and_draws_every_chart(
-        self, shared: SharedArguments, reports: Reports, kind: str
+    def test_loads_without_messages_and_requests_and_draws_every_chart(
+        self, shared: SharedPages, reports: Reports, kind: str
     ) -> None:
-        found = shared(kind)
-        assert found.said == []
-        assert found.asked == [reports[kind].as_uri()]
-        charts = list(embedded(found.page)["charts"])
-        assert found.page.locator(".chart").count() == len(charts)
+        opened = shared(kind)
+        assert opened.messages == []
+        assert opened.requests == [reports[kind].as_uri()]
+        charts = list(embedded(opened.page)["charts"])
+        assert opened.page.locator(".chart").count() == len(charts)
         for name in charts:
-            assert found.page.locator(f"#{name} .role-mark :is(path, line)").count() > 0, name
-            box = found.page.locator(f"#{name} svg.marks").bounding_box()
+            assert opened.page.locator(f"#{name} .role-mark :is(path, line)").count() > 0, name
+            box = opened.page.locator(f"#{name} svg.marks").bounding_box()
             assert box is not None
             assert box["width"] > 600
             assert box["height"] > 80
 
-    def test_no_sideways_scroll_on_narrow_screens(self, shared: SharedArguments, kind: str) -> None:
+    def test_no_sideways_scroll_on_narrow_screens(self, shared: SharedPages, kind: str) -> None:
         page = shared(kind).page
         open_all_details(page)
         for width in (768, 360, 320):
             assert resized(page, width) <= width
 
-    def test_prints_on_white_paper_without_controls(self, shared: SharedArguments, kind: str) -> None:
+    def test_prints_on_white_paper_without_controls(self, shared: SharedPages, kind: str) -> None:
         page = shared(kind).page
         page.emulate_media(media="print", color_scheme="dark")
         assert page.evaluate("getComputedStyle(document.body).backgroundColor") == "rgb(255, 255, 255)"
@@ -84,7 +84,7 @@ class TestEveryReport:
         assert resized(page, 718) <= 718
         assert page.pdf(format="A4").startswith(b"%PDF")
 
-    def test_is_read_without_scripts(self, open_page: Open, reports: Reports, kind: str) -> None:
+    def test_works_without_scripts(self, open_page: Open, reports: Reports, kind: str) -> None:
         page = open_page(reports[kind], drawn=False, java_script_enabled=False).page
         assert page.locator(".chart svg").count() == page.locator(".chart").count() > 0
         assert not page.locator("#shown").is_visible()
@@ -93,18 +93,18 @@ class TestEveryReport:
 
 # Every kind of section and every paper; axe looks at each text by itself, so that all pairs would take minutes.
 @pytest.mark.parametrize(("kind", "scheme"), [("comparison", "light"), ("replay", "dark"), ("single", "dark")])
-def test_axe_finds_nothing_serious(shared: SharedArguments, kind: str, scheme: Any) -> None:
+def test_axe_finds_nothing_serious(shared: SharedPages, kind: str, scheme: Any) -> None:
     page = shared(kind).page
     page.emulate_media(color_scheme=scheme)
     open_all_details(page)
-    found = Axe().run(page).response["violations"]
-    bad = [(each["id"], [node["html"] for node in each["nodes"]]) for each in found if each["impact"] in SERIOUS]
+    violations = Axe().run(page).response["violations"]
+    bad = [(each["id"], [node["html"] for node in each["nodes"]]) for each in violations if each["impact"] in SERIOUS]
     assert bad == []
 
 
 class TestPointing:
     @pytest.mark.parametrize("name", ["forest", "gaps"])
-    def test_tooltip_tells_the_numbers(self, shared: SharedArguments, name: str) -> None:
+    def test_tooltip_shows_the_numbers(self, shared: SharedPages, name: str) -> None:
         page = shared("comparison").page
         row = embedded(page)["charts"][name]["layer"][-1]["data"]["values"][0]
         page.locator(f"#{name} .mark-symbol.role-mark path").first.hover()
@@ -114,7 +114,7 @@ class TestPointing:
         assert row["interval"] in tooltip.inner_text()
 
     @pytest.mark.parametrize("name", ["curves", "accepted", "weights", "actions"])
-    def test_charts_by_policy_have_tooltips(self, shared: SharedArguments, name: str) -> None:
+    def test_charts_by_policy_have_tooltips(self, shared: SharedPages, name: str) -> None:
         page = shared("comparison").page
         point = page.locator(f"#{name} .mark-symbol.role-mark path").first
         # clear of the bar that floats at the top; points of other policies may lie over this one
@@ -136,7 +136,7 @@ class TestPointing:
 
 
 class TestKeyboard:
-    def test_buttons_hide_a_policy_in_every_chart(self, shared: SharedArguments) -> None:
+    def test_buttons_hide_a_policy_in_every_chart(self, shared: SharedPages) -> None:
         page = shared("comparison").page
         first = page.locator("#shown button").first
         first.focus()
@@ -146,7 +146,7 @@ class TestKeyboard:
             for name in ("curves", "accepted", "weights"):
                 page.wait_for_function(f"({OPACITIES})('{name}').join() === '{opacities}'")
 
-    def test_tab_reaches_all_that_can_be_used_and_shows_where_it_is(self, shared: SharedArguments) -> None:
+    def test_tab_reaches_all_that_can_be_used_and_shows_where_it_is(self, shared: SharedPages) -> None:
         page = shared("comparison").page
         page.evaluate("document.activeElement.blur()")
         reached: set[str] = set()
@@ -157,41 +157,41 @@ class TestKeyboard:
             reached.add(tag)
         assert reached >= {"A", "BUTTON", "SUMMARY", "DIV"}
 
-    def test_links_lead_to_their_sections(self, shared: SharedArguments) -> None:
+    def test_links_lead_to_their_sections(self, shared: SharedPages) -> None:
         page = shared("replay").page
         for link in page.locator("nav a").all():
             page.evaluate("scrollTo(0, 0)")
             link.click()
             assert page.evaluate("document.querySelector(location.hash).getBoundingClientRect().top") < HEIGHT
 
-    def test_one_policy_alone_needs_no_choice(self, shared: SharedArguments) -> None:
+    def test_one_policy_alone_needs_no_choice(self, shared: SharedPages) -> None:
         assert not shared("single").page.locator("#shown").is_visible()
         assert shared("comparison").page.locator("#shown").is_visible()
 
 
 class TestHostileLabels:
-    def test_nothing_of_the_data_runs_or_becomes_an_element(self, shared: SharedArguments) -> None:
-        found = shared("hostile")
-        open_all_details(found.page)
-        assert found.page.evaluate("window.ran") is None
-        assert found.page.locator("script").count() == 3
-        assert found.page.locator("img, iframe, object, embed, link").count() == 0
+    def test_nothing_of_the_data_runs_or_becomes_an_element(self, shared: SharedPages) -> None:
+        opened = shared("hostile")
+        open_all_details(opened.page)
+        assert opened.page.evaluate("window.ran") is None
+        assert opened.page.locator("script").count() == 3
+        assert opened.page.locator("img, iframe, object, embed, link").count() == 0
 
     @pytest.mark.parametrize("label", HOSTILE)
-    def test_labels_are_read_as_they_were_written(self, shared: SharedArguments, label: str) -> None:
+    def test_labels_are_read_as_they_were_written(self, shared: SharedPages, label: str) -> None:
         page = shared("hostile").page
         heads = [text.split("best with")[0] for text in page.locator("#policies ~ .region tbody th").all_inner_texts()]
         assert printable(label) in [text.strip() for text in heads]
         assert printable(label) in page.locator("#shown button").all_inner_texts()
 
-    def test_labels_of_actions_files_and_columns_are_text(self, shared: SharedArguments) -> None:
+    def test_labels_of_actions_files_and_columns_are_text(self, shared: SharedPages) -> None:
         page = shared("hostile").page
         cells = page.locator("#settings ~ .region :is(th, td)").all_inner_texts()
         assert {HOSTILE[0], HOSTILE[1], f"{HOSTILE[2]}.csv"} <= set(cells)
         actions = page.locator("#actions .mark-text.role-mark text").all_text_contents()
         assert actions == [printable(label) for label in HOSTILE[:3]]
 
-    def test_tooltips_show_labels_as_text(self, shared: SharedArguments) -> None:
+    def test_tooltips_show_labels_as_text(self, shared: SharedPages) -> None:
         page = shared("hostile").page
         page.locator("#forest .mark-symbol.role-mark path").first.hover()
         tooltip = page.locator("#vg-tooltip-element.visible")
@@ -201,17 +201,17 @@ class TestHostileLabels:
         assert page.evaluate("window.ran") is None
 
     def test_the_policy_of_the_page_stops_a_script_that_got_in(self, open_page: Open, reports: Reports) -> None:
-        found = open_page(reports["hostile"])
+        opened = open_page(reports["hostile"])
         hole = "<img src='data:,' onerror='window.ran = true'>"
-        found.page.evaluate("hole => document.body.insertAdjacentHTML('beforeend', hole)", hole)
-        found.page.wait_for_function("document.querySelector('img').complete")
-        found.page.wait_for_timeout(100)
-        assert found.page.evaluate("window.ran") is None
-        assert any("Content Security Policy" in text for text in found.said)
-        found.page.close()
+        opened.page.evaluate("hole => document.body.insertAdjacentHTML('beforeend', hole)", hole)
+        opened.page.wait_for_function("document.querySelector('img').complete")
+        opened.page.wait_for_timeout(100)
+        assert opened.page.evaluate("window.ran") is None
+        assert any("Content Security Policy" in text for text in opened.messages)
+        opened.page.close()
 
 
-def test_charts_follow_light_and_dark(shared: SharedArguments) -> None:
+def test_charts_follow_light_and_dark(shared: SharedPages) -> None:
     page = shared("comparison").page
     ink = "getComputedStyle(document.querySelector('#curves .role-axis-label text')).fill"
     light = page.evaluate(ink)

@@ -110,7 +110,7 @@ def test_every_file_that_is_written_says_why_it_cannot_be(
     plan = ["plan", "--reward-sd", "0.3", "--weight", "5", "--horizon", "100", "--difference", "0.01"]
     for words in (
         ["evaluate", str(log), *WORDS, "--report", place],
-        ["evaluate", str(log), *WORDS, "--out", place],
+        ["evaluate", str(log), *WORDS, "--save-json", place.replace(".html", ".json")],
         ["report", str(saved), "--report", place],
         ["report", str(saved), "--report", str(tmp_path / "r.html"), "--svg", place],
         [*plan, "--png", place],
@@ -123,7 +123,7 @@ def test_every_file_that_is_written_says_why_it_cannot_be(
 
 def test_places_are_looked_at_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """The log is not there either, and the place is what is complained of."""
-    line = said(capsys, ["evaluate", "no.csv", *WORDS, "--out", str(tmp_path)])
+    line = said(capsys, ["evaluate", "no.csv", *WORDS, "--save-json", str(tmp_path)])
     assert "the result cannot be written" in line
 
 
@@ -143,7 +143,8 @@ def test_a_full_disk(log: Path, tmp_path: Path) -> None:
     done = time_limit_of(
         f"""
         from backcast.cli import main
-        print(main(["evaluate", "log.csv", *{WORDS!r}, "--report", "report.html", "--out", "result.json"]), flush=True)
+        outputs = ["--report", "report.html", "--save-json", "result.json"]
+        print(main(["evaluate", "log.csv", *{WORDS!r}, *outputs]), flush=True)
         print(main(["demo", "--log", "news.csv"]), flush=True)
         """,
         tmp_path,
@@ -162,7 +163,16 @@ def test_a_full_disk(log: Path, tmp_path: Path) -> None:
 
 def test_nowhere_to_print(log: Path, tmp_path: Path) -> None:
     """Standard output is full: one line says so, and the files that were asked for are there."""
-    words = [sys.executable, "-m", "backcast.cli", "evaluate", str(log), *WORDS, "--out", str(tmp_path / "result.json")]
+    words = [
+        sys.executable,
+        "-m",
+        "backcast.cli",
+        "evaluate",
+        str(log),
+        *WORDS,
+        "--save-json",
+        str(tmp_path / "result.json"),
+    ]
     with open("/dev/full", "w") as full:
         done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     assert done.returncode == 2
@@ -177,7 +187,7 @@ def test_a_result_that_cannot_be_where_it_should_is_kept(
     """The folder vanishes while the work goes on."""
     folder = tmp_path / "folder"
     folder.mkdir()
-    from backcast.cli import run
+    from backcast.cli import commands, run
 
     as_ever = run.run_evaluations
 
@@ -186,15 +196,15 @@ def test_a_result_that_cannot_be_where_it_should_is_kept(
         folder.rmdir()
         return found
 
-    monkeypatch.setattr(run, "run_evaluations", vanishing)
+    monkeypatch.setattr(commands, "run_evaluations", vanishing)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     report = tmp_path / "report.html"
-    words = ["evaluate", str(log), *WORDS, "--out", str(folder / "result.json"), "--report", str(report)]
+    words = ["evaluate", str(log), *WORDS, "--save-json", str(folder / "result.json"), "--report", str(report)]
     assert main(words) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert "there is no folder" in line
-    kept = Path(line.rpartition("it is kept in ")[2])
+    kept = Path(line.rpartition("it was saved in ")[2])
     assert bc.load_result(kept).result
     assert report.exists()
 

@@ -22,10 +22,11 @@ from hypothesis import strategies as st
 from rich.console import Console
 
 import backcast as bc
+from backcast._progress import progress_bar
 from backcast.cli import main
 from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry, build
-from backcast.cli.progress import progress_bar
-from backcast.cli.run import RunOptions, warnings_in_one_line
+from backcast.cli.progress import drift_warnings_as_lines, watch_run
+from backcast.cli.run import RunOptions
 from backcast.demo_data import ARTICLES, COLUMNS, FEATURES, news_log, write_news
 from backcast.errors import OptionError
 
@@ -51,7 +52,7 @@ COMPARE = f"compare log.csv {COLUMNS_OF_LOG}"
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A folder of its own with a small log in it, and a terminal of known width."""
+    """A new folder with a small log, and a terminal of known width."""
     (tmp_path / "log.csv").write_text(LOG)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
@@ -65,7 +66,7 @@ def run(words: str) -> int:
     return main(shlex.split(words))
 
 
-def run_apart(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
+def run_process(*words: str, **options: Any) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "backcast.cli", *words]
     return subprocess.run(command, capture_output=True, text=True, timeout=120, check=False, **options)
 
@@ -85,11 +86,11 @@ class TestEvaluate:
         assert tidy(printed.out) == golden("evaluate.txt")
         assert printed.err == ""
 
-    def test_quiet_leaves_the_table_alone(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_quiet_prints_only_the_table(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{EVALUATE} --policy uniform --evaluator ips --quiet") == 0
         assert tidy(capsys.readouterr().out) == golden("quiet.txt")
 
-    def test_json_is_all_there_is(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_json_prints_nothing_else(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert (
             run(f"{EVALUATE} --policy uniform --policy ucb1 --not-exchangeable --json --seed 3 --reward-range 0 1") == 0
         )
@@ -121,9 +122,9 @@ class TestEvaluate:
     def test_horizon_level_and_interval_reach_the_evaluator(self, capsys: pytest.CaptureFixture[str]) -> None:
         words = "--policy ucb1 --evaluator rs --horizon 1 --level 0.5 --interval segments:count=2 --json"
         assert run(f"{EVALUATE} {words}") == 0
-        found = json.loads(capsys.readouterr().out)["estimates"]["ucb1"]
-        assert (found["horizon"], found["interval"]["level"]) == (1, 0.5)
-        assert found["interval"]["method"] == "2 disjoint segments"
+        document = json.loads(capsys.readouterr().out)["estimates"]["ucb1"]
+        assert (document["horizon"], document["interval"]["level"]) == (1, 0.5)
+        assert document["interval"]["method"] == "2 disjoint segments"
 
     def test_contexts_by_pattern(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "wide.csv").write_text("f_1,f_2,x,a,r,p\n1,2,3,0,1,0.5\n3,4,5,1,0,0.5\n")
@@ -131,7 +132,7 @@ class TestEvaluate:
         assert run(f"{words} --policy uniform --evaluator ips --json") == 0
         assert json.loads(capsys.readouterr().out)["log"]["features"] == 3
 
-    def test_report_is_written_and_its_place_said(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_report_is_written_and_its_path_printed(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{EVALUATE} --policy uniform --evaluator ips --report r.html") == 0
         assert f"The report is in {(folder / 'r.html').resolve()}" in capsys.readouterr().err
         assert "log.csv" in (folder / "r.html").read_text(encoding="utf-8")
@@ -154,7 +155,7 @@ def write_even_log(path: Path, events: int = 400, *, drifting: bool = False) -> 
 
 EVEN_AND_MORE = "--policy even=uniform --policy 'more=fixed:probabilities=[0.25,0.75]' --evaluator ips"
 SMALL = "--policy one='fixed:probabilities=[0,1]' --policy zero='fixed:probabilities=[1,0]' --evaluator clock"
-ASKED = "--horizon 10 --replicates 60"
+SMALL_RUN = "--horizon 10 --replicates 60"
 
 
 class TestCompare:
@@ -167,35 +168,37 @@ class TestCompare:
 
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
-        assert run(f"{COMPARE} {SMALL} {ASKED} --seed 2 --jobs 2 --json") == 0
+        assert run(f"{COMPARE} {SMALL} {SMALL_RUN} --seed 2 --jobs 2 --json") == 0
         printed = capsys.readouterr()
         log = bc.read_log("log.csv", context="hour", action="shown", reward="click", propensity="p")
         policies = {"one": bc.Fixed([0, 1]), "zero": bc.Fixed([1, 0])}
         expected = bc.compare(log, policies, bc.ClockReplay(), horizon=10, replicates=60, seed=2).to_dict()
-        found = json.loads(printed.out, parse_constant=pytest.fail)
-        assert found["log"]["events"] == 400
-        assert {key: found[key] for key in expected} == expected
+        document = json.loads(printed.out, parse_constant=pytest.fail)
+        assert document["log"]["events"] == 400
+        assert {key: document[key] for key in expected} == expected
         assert printed.err == ""
 
     def test_fixed_policies_are_compared_by_auto(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
         assert run(f"{COMPARE} --policy even=uniform --policy 'fixed:probabilities=[0,1]' --json") == 0
-        found = json.loads(capsys.readouterr().out)
-        assert [entry["policy"] for entry in found["ranking"]] == ["fixed:probabilities=[0,1]", "even"]
+        document = json.loads(capsys.readouterr().out)
+        assert [entry["policy"] for entry in document["ranking"]] == ["fixed:probabilities=[0,1]", "even"]
 
 
 class TestDrift:
     @pytest.mark.parametrize("words", ["", "--exchangeable", "--json"])
-    def test_it_is_told_in_one_line_once(self, words: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_warning_is_printed_once_in_one_line(
+        self, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
         write_even_log(folder / "log.csv", drifting=True)
         policies = "--policy ucb1 --policy round-robin --horizon 5"
         assert run(f"{EVALUATE} {policies} --replicates {'60' if words == '--exchangeable' else 'none'} {words}") == 0
-        told = capsys.readouterr().err
+        warning = capsys.readouterr().err
         overruled = (
             "" if words == "--exchangeable" else "; it is evaluated in log order. Say --exchangeable to overrule"
         )
-        assert told.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
-        assert told.count("\n") == 1
+        assert warning.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
+        assert warning.count("\n") == 1
 
     def test_an_order_known_to_matter_needs_no_warning(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv", drifting=True)
@@ -203,7 +206,7 @@ class TestDrift:
         assert capsys.readouterr().err == ""
 
     def test_other_warnings_are_left_as_they_are(self) -> None:
-        with pytest.warns(UserWarning, match="odd"), warnings_in_one_line():
+        with pytest.warns(UserWarning, match="odd"), drift_warnings_as_lines():
             warnings.warn("odd", UserWarning, stacklevel=1)
 
 
@@ -217,7 +220,7 @@ class TestCheck:
         printed = capsys.readouterr()
         assert re.search(r"^ +ok +duplicates +0 +no more events repeat", printed.out, re.MULTILINE)
         assert "UCB1(exploration=1, batch_size=1): effective sample size 400" in printed.out
-        assert printed.out.endswith("Log(400 events, 2 actions, 1 feature): nothing is wrong.\n")
+        assert printed.out.endswith("Log(400 events, 2 actions, 1 feature): no problem found.\n")
         assert printed.err == ""
 
     def test_a_fault_is_code_1_with_its_remedy(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
@@ -229,7 +232,7 @@ class TestCheck:
         assert re.search(r"^ +fail +constant propensity +0\.9 +every propensity is 0\.9", printed, re.MULTILINE)
         assert "→ Record the probability of the action taken" in printed
         assert " ok " not in printed
-        assert re.search(r"failed, \d+ warned, of \d+ findings; do not trust estimates", printed)
+        assert re.search(r"failed, \d+ warned, of \d+ checks; do not rely on estimates", printed)
 
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
@@ -243,9 +246,9 @@ class TestCheck:
         (folder / "log.vw").write_text(lines)
         (folder / "log.dat").write_text(lines.replace(":0.5 ", ":0.9 "))
         assert run("check log.vw --policy 'fixed:probabilities=[0.25,0.75]' --json") == 0
-        found = json.loads(capsys.readouterr().out)
-        assert found == bc.check(bc.read_vw("log.vw"), bc.Fixed([0.25, 0.75])).to_dict()
-        assert found["policy"]["evaluator"] == "ShrinkageDR()"
+        document = json.loads(capsys.readouterr().out)
+        assert document == bc.check(bc.read_vw("log.vw"), bc.Fixed([0.25, 0.75])).to_dict()
+        assert document["policy"]["evaluator"] == "ShrinkageDR()"
         assert run("check log.dat --format cb --quiet") == 1
         assert "fail      constant propensity" in capsys.readouterr().out
         assert run("evaluate log.dat --format vw --policy uniform --evaluator ips --json") == 0
@@ -328,7 +331,7 @@ BAD = {
     "no job at all": f"{EVALUATE} --policy uniform --jobs 0",
     "replicates that are no number": f"{EVALUATE} --policy ucb1 --replicates some",
     "too few replicates": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --replicates 20",
-    "an order that is said to matter": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
+    "an order that matters": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
     "a comparison of one": f"{COMPARE} --policy uniform",
     "a comparison without replicates": f"{COMPARE} --policy uniform --policy ucb1 --replicates none",
     "a name given twice": f"{COMPARE} --policy a=uniform --policy a=ucb1",
@@ -360,10 +363,10 @@ class TestErrors:
         assert re.fullmatch(r"error: .+\n", printed.err)
 
     def test_messages(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        ours = [name for name in BAD if name not in WORDED_BY_TYPER]
+        names = [name for name in BAD if name not in WORDED_BY_TYPER]
         (folder / "bad.csv").write_text(LOG.replace("3,mail,0,0.5", "3,mail,0,0"))
         lines = []
-        for name in ours:
+        for name in names:
             run(BAD[name])
             lines.append(f"{name}\n    {capsys.readouterr().err}")
         assert "\n".join(lines) == golden("errors.txt")
@@ -377,10 +380,10 @@ class TestErrors:
             "        os.kill(os.getpid(), signal.SIGINT)\n"
             "        os.kill(os.getpid(), signal.SIGINT)\n"
         )
-        stopped = run_apart(*shlex.split(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet"), cwd=folder)
+        stopped = run_process(*shlex.split(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet"), cwd=folder)
         assert (stopped.returncode, stopped.stdout, stopped.stderr.strip()) == (130, "", "interrupted")
 
-    def test_a_reader_that_leaves_hears_nothing_more(self, folder: Path) -> None:
+    def test_a_closed_pipe_ends_the_command_without_a_message(self, folder: Path) -> None:
         command = [sys.executable, "-m", "backcast.cli", *shlex.split(f"{EVALUATE} --policy uniform --json")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder) as process:
             assert process.stdout is not None
@@ -398,7 +401,7 @@ class TestStart:
         assert run("--version") == 0
         assert capsys.readouterr().out == f"backcast {bc.__version__}\n"
 
-    def test_no_words_are_a_call_for_help(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_no_arguments_print_the_help(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert main([]) == 0
         assert "Usage: backcast" in capsys.readouterr().out
 
@@ -416,22 +419,22 @@ class TestStart:
         assert loaded.isdisjoint(HEAVY)
 
     @pytest.mark.parametrize("command", ["", *(command for command in COMMANDS if command != "check")])
-    def test_help_tells_the_exit_codes(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_help_shows_the_exit_codes(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{command} --help") == 0
-        told = " ".join(capsys.readouterr().out.split())
-        assert "0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted" in told
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "0 success; 1 unexpected failure, with a traceback; 2 bad input; 130 interrupted" in shown
 
     @pytest.mark.parametrize("command", COMMANDS)
-    def test_every_command_can_be_quiet_or_speak_json(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_every_command_has_quiet_and_json(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(f"{command} --help") == 0
-        told = capsys.readouterr().out
-        assert "--json" in told
-        assert "--quiet" in told
+        shown = capsys.readouterr().out
+        assert "--json" in shown
+        assert "--quiet" in shown
 
     def test_help_of_check_has_exit_codes_of_its_own(self, capsys: pytest.CaptureFixture[str]) -> None:
         assert run("check --help") == 0
-        told = " ".join(capsys.readouterr().out.split())
-        assert "0 no finding failed; 1 at least one did; 2 bad input; 130 interrupted" in told
+        shown = " ".join(capsys.readouterr().out.split())
+        assert "0 no check failed; 1 at least one failed; 2 bad input; 130 interrupted" in shown
 
 
 def example_in(help_text: str) -> str:
@@ -449,8 +452,8 @@ class TestExamples:
         [
             ("evaluate", "linucb:alpha=0.3"),
             ("compare", "a minus b"),
-            ("check", "nothing is wrong"),
-            ("plan", "Events needed to tell policies apart over 100 rounds"),
+            ("check", "no problem found"),
+            ("plan", "Events needed to distinguish policies over 100 rounds"),
             ("init", "run.toml is written"),
         ],
     )
@@ -476,25 +479,26 @@ class TestExamples:
 
 
 class TestSpecs:
-    @pytest.mark.parametrize("registry", [POLICIES, EVALUATORS, INTERVALS], ids=lambda registry: registry.what)
+    @pytest.mark.parametrize("registry", [POLICIES, EVALUATORS, INTERVALS], ids=lambda registry: registry.kind)
     def test_every_name_stands_for_something_public(self, registry: Registry) -> None:
         assert set(registry.names.values()) <= set(bc.__all__)
 
     def test_every_evaluator_and_interval_has_a_name(self) -> None:
         everything = {name: getattr(bc, name) for name in bc.__all__}
         classes = {name: thing for name, thing in everything.items() if isinstance(thing, type)}
-        evaluators = {name for name, thing in classes.items() if hasattr(thing, "estimate")}
+        homes = [name for name, thing in classes.items() if thing.__module__.startswith("backcast.evaluators.")]
+        evaluators = {name for name in homes if callable(getattr(classes[name], "estimate", None))}
         assert evaluators == set(EVALUATORS.names.values())
-        homes = {name for name, thing in classes.items() if thing.__module__.startswith("backcast.intervals.")}
-        assert homes == set(INTERVALS.names.values())
+        intervals = {name for name, thing in classes.items() if thing.__module__.startswith("backcast.intervals.")}
+        assert intervals == set(INTERVALS.names.values())
 
-    @pytest.mark.parametrize("registry", [EVALUATORS, INTERVALS], ids=lambda registry: registry.what)
+    @pytest.mark.parametrize("registry", [EVALUATORS, INTERVALS], ids=lambda registry: registry.kind)
     def test_every_name_alone_makes_one(self, registry: Registry) -> None:
         for name, public in registry.names.items():
             assert type(build(name, registry)) is getattr(bc, public)
 
     @pytest.mark.parametrize(
-        ("text", "made"),
+        ("text", "expected"),
         [
             ("LinUCB: alpha = 0.25, ridge=2", "LinUCB(alpha=0.25, ridge=2, batch_size=1)"),
             ("epsilon_greedy", "EpsilonGreedy(epsilon=0.1, ridge=1, batch_size=1)"),
@@ -504,8 +508,8 @@ class TestSpecs:
             ("thompson:scale=1", "LinearThompson(scale=1, ridge=1, batch_size=1)"),
         ],
     )
-    def test_policies_in_words(self, text: str, made: str) -> None:
-        assert repr(build(text, POLICIES)) == made
+    def test_policies_in_words(self, text: str, expected: str) -> None:
+        assert repr(build(text, POLICIES)) == expected
 
     def test_evaluators_in_words(self) -> None:
         assert build("dr-ns:q=0.01,c_max=0.5,carry=true", EVALUATORS) == bc.DRns(q=0.01, c_max=0.5, carry=True)
@@ -517,7 +521,7 @@ class TestSpecs:
         assert (policy.alpha, policy.batch_size) == (alpha, batch)
 
     @given(st.text(st.characters(exclude_characters=":")))
-    def test_any_other_name_is_refused_in_our_words(self, name: str) -> None:
+    def test_any_other_name_is_an_option_error(self, name: str) -> None:
         if name.strip().lower().replace("_", "-") not in POLICIES.names:
             with pytest.raises(OptionError, match="there is no policy"):
                 build(name, POLICIES)
@@ -525,11 +529,11 @@ class TestSpecs:
 
 class TestProgress:
     @given(st.lists(st.lists(st.integers(0, 150), max_size=4), min_size=1, max_size=4))
-    def test_a_pass_never_shows_more_than_it_has(self, passes: list[list[int]]) -> None:
+    def test_a_task_never_shows_more_than_its_events(self, tasks: list[list[int]]) -> None:
         console = Console(file=io.StringIO(), force_terminal=True)
-        with progress_bar(100, len(passes), quiet=False, console=console) as bar:
-            for number, steps in enumerate(passes):
-                bar.begin(str(number))
+        with progress_bar(100, len(tasks), console=console) as bar:
+            for number, steps in enumerate(tasks):
+                bar.start_task(str(number))
                 assert bar.completed == 100 * number
                 for events in steps:
                     bar.advance(events)
@@ -537,52 +541,60 @@ class TestProgress:
 
     def test_speed_and_names_are_shown_on_a_terminal(self) -> None:
         stream = io.StringIO()
-        with progress_bar(100, 1, quiet=False, console=Console(file=stream, force_terminal=True, width=100)) as bar:
-            bar.begin("[b]uniform[/b]")
+        with progress_bar(100, 1, console=Console(file=stream, force_terminal=True, width=100)) as bar:
+            bar.start_task("[b]uniform[/b]")
             bar.advance(50)
             bar.advance(50)
         assert "[b]uniform[/b]" in stream.getvalue()
         assert "events/s" in stream.getvalue()
 
-    def test_nothing_is_written_elsewhere(self) -> None:
-        stream = io.StringIO()
-        with progress_bar(100, 1, quiet=False, console=Console(file=stream, force_terminal=False)) as bar:
-            bar.begin("uniform")
-            bar.advance(100)
-        assert stream.getvalue() == ""
+    def test_the_length_may_be_unknown(self) -> None:
+        with progress_bar(None, 2, console=Console(file=io.StringIO(), force_terminal=True)) as bar:
+            for number in range(2):
+                bar.start_task(str(number))
+                bar.advance(50)
+        assert bar.completed == 100
 
-    @pytest.mark.parametrize(("terminal", "quiet", "times"), [(True, False, 1), (True, True, 0), (False, False, 0)])
-    def test_compilation_is_told_once_on_a_terminal(self, terminal: bool, quiet: bool, times: int) -> None:
+    def test_nothing_is_written_without_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
+        with watch_run(100, 1, quiet=False) as run:
+            run.start_task("uniform")
+            run.advance(100)
+        assert capsys.readouterr() == ("", "")
+
+    @pytest.mark.parametrize(("disable", "times"), [(False, 1), (True, 0)])
+    def test_compilation_is_reported_once(self, disable: bool, times: int) -> None:
         from backcast._kernels.jit import uncached
 
         stream = io.StringIO()
-        with progress_bar(1, 1, quiet=quiet, console=Console(file=stream, force_terminal=terminal)):
+        with progress_bar(1, 1, console=Console(file=stream), disable=disable):
             uncached(lambda: 1)()
             uncached(lambda: 2)()
         assert stream.getvalue().count("compiling, once") == times
 
     @pytest.mark.parametrize(
-        ("asked", "learns", "passes"),
+        ("policy", "evaluator", "keywords", "passes"),
         [
-            (RunOptions(), True, 1),
-            (RunOptions("auto", {"horizon": 5}), True, 91),
-            (RunOptions("auto", {"horizon": 5}), False, 1),
-            (RunOptions("auto", {"horizon": 5, "exchangeable": False}), True, 1),
-            (RunOptions("auto", {"horizon": 5, "replicates": None}), True, 1),
-            (RunOptions(bc.ClockReplay(), {"replicates": 60}), True, 31),
-            (RunOptions(bc.DRns(), {"horizon": 5}), True, 1),
+            (bc.UCB1(), "auto", {}, 1),
+            (bc.UCB1(), "auto", {"horizon": 5}, 91),
+            (bc.Uniform(), "auto", {"horizon": 5}, 1),
+            (bc.UCB1(), "auto", {"horizon": 5, "exchangeable": False}, 1),
+            (bc.UCB1(), "auto", {"horizon": 5, "replicates": None}, 1),
+            (bc.UCB1(), bc.ClockReplay(), {"replicates": 60}, 31),
+            (bc.UCB1(), bc.DRns(), {"horizon": 5}, 1),
         ],
     )
-    def test_replicates_make_a_longer_bar(self, asked: RunOptions, learns: bool, passes: int) -> None:
-        assert asked.passes([bc.UCB1() if learns else bc.Uniform()]) == passes
+    def test_replicates_make_a_longer_bar(
+        self, policy: Any, evaluator: Any, keywords: dict[str, Any], passes: int
+    ) -> None:
+        assert RunOptions({"policy": policy}, evaluator, keywords).count_passes() == passes
 
 
 class TestDemoLog:
     def test_same_seed_same_log(self) -> None:
-        one, two, other = news_log(500, seed=1), news_log(500, seed=1), news_log(500, seed=2)
-        np.testing.assert_array_equal(one.contexts, two.contexts)
-        np.testing.assert_array_equal(one.rewards, two.rewards)
-        assert (one.actions != other.actions).any()
+        first, second, other = news_log(500, seed=1), news_log(500, seed=1), news_log(500, seed=2)
+        np.testing.assert_array_equal(first.contexts, second.contexts)
+        np.testing.assert_array_equal(first.rewards, second.rewards)
+        assert (first.actions != other.actions).any()
 
     def test_file_gives_back_the_same_log(self, folder: Path) -> None:
         log = news_log(500)
@@ -599,7 +611,7 @@ class TestDemoLog:
         for part in ("contexts", "actions", "rewards", "propensities"):
             np.testing.assert_array_equal(getattr(read, part), getattr(log, part))
 
-    def test_a_folder_that_is_not_there_is_an_error_of_ours(self, folder: Path) -> None:
+    def test_a_missing_folder_is_an_option_error(self, folder: Path) -> None:
         with pytest.raises(OptionError, match="cannot be written"):
             write_news(folder / "missing" / "news.csv", news_log(5))
 
@@ -613,4 +625,4 @@ class TestDemoLog:
 
 
 def test_python_dash_m_is_the_same_program(folder: Path) -> None:
-    assert run_apart("--version", cwd=folder, env={**os.environ}).stdout == f"backcast {bc.__version__}\n"
+    assert run_process("--version", cwd=folder, env={**os.environ}).stdout == f"backcast {bc.__version__}\n"

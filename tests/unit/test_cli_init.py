@@ -1,4 +1,4 @@
-"""``backcast init``: what it guesses, what it says it is unsure of, and that what it writes can be run."""
+"""``backcast init``: guesses, doubts, and run files that can be run."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ class TestCommand:
         write_csv(folder / "my.csv", mails(50))
         (folder / "run.toml").write_text("mine")
         assert main(["init", "my.csv"]) == 2
-        assert "run.toml is there already; give --force" in capsys.readouterr().err
+        assert "run.toml exists already; give --force" in capsys.readouterr().err
         assert (folder / "run.toml").read_text() == "mine"
         assert main(["init", "my.csv", "--force", "--quiet"]) == 0
         assert written()["action"] == "variant"
@@ -94,10 +94,10 @@ class TestCommand:
     def test_json(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_csv(folder / "my.csv", mails())
         assert main(["init", "my.csv", "--json"]) == 0
-        told = json.loads(capsys.readouterr().out)
-        assert told["run_file"] == str((folder / "run.toml").resolve())
-        assert told["parts"]["action"] == {"columns": ["variant"], "why": "by its name", "sure": True}
-        assert (told["events"], told["n_actions"], told["reward_range"]) == (600, 3, [0.0, 1.0])
+        document = json.loads(capsys.readouterr().out)
+        assert document["run_file"] == str((folder / "run.toml").resolve())
+        assert document["parts"]["action"] == {"columns": ["variant"], "why": "by its name", "sure": True}
+        assert (document["events"], document["n_actions"], document["reward_range"]) == (600, 3, [0.0, 1.0])
 
     def test_the_log_is_named_from_where_the_run_file_is(self, folder: Path) -> None:
         (folder / "runs").mkdir()
@@ -107,7 +107,7 @@ class TestCommand:
         assert main(["check", "runs/a.toml", "--json"]) in (0, 1)
 
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("words", "message"),
         [
             (["my.csv", "--out", "run.txt"], "its name must end in .toml"),
             (["my.csv", "--out", "no/run.toml"], "there is no folder 'no'"),
@@ -116,11 +116,11 @@ class TestCommand:
             (["my.csv", "--format", "xls"], "format is 'xls'"),
         ],
     )
-    def test_bad_input(self, words: list[str], told: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_bad_input(self, words: list[str], message: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_csv(folder / "my.csv", mails(50))
         (folder / "empty.csv").write_text("a,b\n")
         assert main(["init", *words]) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
     def test_names_cannot_break_out_of_the_file(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         hostile = 'x"]\nlog = "other'
@@ -154,54 +154,54 @@ class TestCommand:
 
 class TestGuesses:
     def test_parts_by_name(self, folder: Path) -> None:
-        found = guesses(mails(), folder)
-        columns = {part: guess.columns for part, guess in found.parts.items()}
+        guessed = guesses(mails(), folder)
+        columns = {part: guess.columns for part, guess in guessed.parts.items()}
         expected = {"action": ("variant",), "reward": ("opened",), "propensity": ("prob",)}
         assert columns == {**expected, "context": ("age", "phone", "city")}
-        assert found.left_out == {"customer_id": "an identifier by its name"}
-        assert found.doubts == []
+        assert guessed.left_out == {"customer_id": "an identifier by its name"}
+        assert guessed.doubts == []
 
-    def test_parts_by_values_are_said_to_be_unsure(self, folder: Path) -> None:
+    def test_guesses_from_values_are_unsure(self, folder: Path) -> None:
         names = {"variant": "c1", "opened": "c2", "prob": "c3", "city": "c4", "phone": "c5", "age": "c6"}
         renamed = {names[name]: values for name, values in mails().items() if name in names}
-        found = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
-        assert [found.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
-        assert not any(found.parts[part].sure for part in ("action", "reward", "propensity"))
-        assert len(found.doubts) == 3
+        guessed = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
+        assert [guessed.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
+        assert not any(guessed.parts[part].sure for part in ("action", "reward", "propensity"))
+        assert len(guessed.doubts) == 3
 
-    def test_what_is_not_there_is_asked_for(self, folder: Path) -> None:
+    def test_missing_columns_are_requested(self, folder: Path) -> None:
         columns = {name: values for name, values in mails().items() if name not in ("prob", "opened")}
         columns["phone"] = np.linspace(2, 3, 600).tolist()
-        found = guesses(columns, folder)
-        assert {doubt.partition(":")[0] for doubt in found.doubts} == {"reward", "propensity"}
+        guessed = guesses(columns, folder)
+        assert {doubt.partition(":")[0] for doubt in guessed.doubts} == {"reward", "propensity"}
         write_csv(folder / "my.csv", columns)
         assert main(["init", "my.csv", "--quiet"]) == 0
         assert written()["estimate_propensities"] is True
         assert "reward" not in written()
         assert '# reward = "..."' in Path("run.toml").read_text()
 
-    def test_two_that_may_be_meant(self, folder: Path) -> None:
+    def test_two_candidates(self, folder: Path) -> None:
         columns = {**mails(), "reward": [0.5, 0.25] * 300}
-        found = guesses(columns, folder)
-        assert found.column("reward") == "reward"
-        assert found.doubts == ["reward: 'reward' was taken, but 'opened' may be meant"]
+        guessed = guesses(columns, folder)
+        assert guessed.column("reward") == "reward"
+        assert guessed.doubts == ["reward: 'reward' was taken, but 'opened' may be meant"]
 
-    def test_a_propensity_of_the_wrong_kind_is_noticed(self, folder: Path) -> None:
+    def test_an_implausible_propensity_is_doubted(self, folder: Path) -> None:
         # the score of some model, not the probability of the action: its reciprocals average 1.39, not 3
-        found = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
-        assert found.doubts == [
+        guessed = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
+        assert guessed.doubts == [
             "propensity: 1/prob averages 1.39 and there are 3 actions; "
             "the two agree where it is the probability of the action that was taken"
         ]
 
-    def test_columns_that_speak_of_all_actions(self, folder: Path) -> None:
+    def test_columns_with_one_value_per_action(self, folder: Path) -> None:
         columns = {name: values for name, values in mails().items() if name != "variant"}
         action = np.array([0, 1, 2] * 200)
         odds = {f"pi_{k}": np.full(600, [0.5, 0.25, 0.25][k]) for k in range(3)}
         open_to = {f"available_{k}": [True, k != 1] * 300 for k in range(3)}
-        found = guesses({**columns, "action": action, **odds, **open_to}, folder)
-        assert found.parts["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
-        assert found.parts["available"].columns == ("available_0", "available_1", "available_2")
+        guessed = guesses({**columns, "action": action, **odds, **open_to}, folder)
+        assert guessed.parts["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
+        assert guessed.parts["available"].columns == ("available_0", "available_1", "available_2")
 
     def test_what_can_be_no_context_is_left_out_with_a_reason(self, folder: Path) -> None:
         more = {
@@ -212,9 +212,9 @@ class TestGuesses:
             "same": [1] * 600,
             "story": [f"text {number}" for number in range(600)],
         }
-        found = guesses({**mails(), **more}, folder)
-        assert found.parts["times"].columns == ("when",)
-        assert {name: reason.split(";")[0] for name, reason in found.left_out.items()} == {
+        guessed = guesses({**mails(), **more}, folder)
+        assert guessed.parts["times"].columns == ("when",)
+        assert {name: reason.split(";")[0] for name, reason in guessed.left_out.items()} == {
             "customer_id": "an identifier by its name",
             "row": "it counts the rows",
             "seen": "a time",
@@ -234,5 +234,5 @@ class TestGuesses:
 def test_columns_of_one_prefix_become_a_pattern() -> None:
     names = ("f_1", "f_2", "f_3", "f_4", "age", "g_1", "g_2", "h_1", "h_2", "h_3", "h_4")
     draft = Draft("csv", 10, 2, {"reward": Guess(("h_5",), "")})
-    # h_* would take the reward's column for a feature, were it not taken already; said by name it cannot
+    # h_* would match the column of the reward as well, so these columns are named one by one
     assert as_patterns(names, draft) == ["f_*", "age", "g_1", "g_2", "h_1", "h_2", "h_3", "h_4"]

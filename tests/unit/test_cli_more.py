@@ -13,13 +13,13 @@ from pathlib import Path
 import pytest
 
 from backcast.cli import main
-from backcast.cli.progress import stopping
+from backcast.cli.progress import catch_interrupt
 from tools.cli_page import cli_page
 
 ROOT = Path(__file__).parents[2]
 GOLDEN = ROOT / "tests" / "golden" / "cli"
-ASKED = "log.csv --action shown --reward click --propensity p"
-PLAN = f"{ASKED} --policy a=uniform --policy 'b=fixed:probabilities=[0.25,0.75]' --evaluator ips --difference 0.1"
+COLUMNS = "log.csv --action shown --reward click --propensity p"
+PLAN = f"{COLUMNS} --policy a=uniform --policy 'b=fixed:probabilities=[0.25,0.75]' --evaluator ips --difference 0.1"
 ASSUMED = "--reward-sd 0.5 --weight 2 --horizon 10 --difference 0.1 --difference 0.2"
 
 
@@ -38,7 +38,7 @@ def run(words: str) -> int:
     return main(shlex.split(words))
 
 
-def run_apart(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
+def run_process(words: str, **environment: str) -> subprocess.CompletedProcess[str]:
     command = [sys.executable, "-m", "backcast.cli", *shlex.split(words)]
     return subprocess.run(
         command, capture_output=True, text=True, timeout=120, check=False, env={**os.environ, **environment}
@@ -55,7 +55,7 @@ def golden(name: str) -> str:
 
 class TestReport:
     def test_the_page_is_made_again_without_the_log(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        words = f"compare {PLAN.partition(' --difference')[0]} --report first.html --out result.json"
+        words = f"compare {PLAN.partition(' --difference')[0]} --report first.html --save-json result.json"
         assert run(words) == 0
         assert f"The result is in {(folder / 'result.json').resolve()}" in capsys.readouterr().err
         (folder / "log.csv").unlink()
@@ -63,15 +63,15 @@ class TestReport:
         assert (folder / "report.html").read_bytes() == (folder / "first.html").read_bytes()
         assert (folder / "chart.png").read_bytes().startswith(b"\x89PNG")
         assert (folder / "chart.svg").read_text().startswith("<svg")
-        told = capsys.readouterr().err.splitlines()
+        lines = capsys.readouterr().err.splitlines()
         written = (("report", "report.html"), ("chart", "chart.png"), ("chart", "chart.svg"))
-        assert told == [f"The {what} is in {(folder / name).resolve()}" for what, name in written]
+        assert lines == [f"The {what} is in {(folder / name).resolve()}" for what, name in written]
 
     def test_json_and_quiet(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        assert run(f"evaluate {ASKED} --policy uniform --evaluator ips --out result.json --json") == 0
-        printed, kept = json.loads(capsys.readouterr().out), json.loads((folder / "result.json").read_text())
-        assert {key: kept[key] for key in printed} == printed
-        assert set(kept) - set(printed) == {"passages", "health"}
+        assert run(f"evaluate {COLUMNS} --policy uniform --evaluator ips --save-json result.json --json") == 0
+        printed, saved = json.loads(capsys.readouterr().out), json.loads((folder / "result.json").read_text())
+        assert {key: saved[key] for key in printed} == printed
+        assert set(saved) - set(printed) == {"passages", "health"}
         assert run("report result.json --json") == 0
         assert json.loads(capsys.readouterr().out) == {
             "report": str((folder / "report.html").resolve()),
@@ -80,17 +80,27 @@ class TestReport:
         assert run("report result.json --quiet") == 0
         assert capsys.readouterr() == ("", "")
 
+    @pytest.mark.parametrize("name", ["report.html", "REPORT.HTM"])
+    def test_json_is_not_saved_in_a_file_named_html(
+        self, name: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(f"evaluate {COLUMNS} --policy uniform --evaluator ips --save-json {name}") == 2
+        message = capsys.readouterr().err
+        assert f"save_json is '{name}', but the result is saved as JSON" in message
+        assert "use --report for an HTML report" in message
+        assert not (folder / name).exists()
+
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("words", "message"),
         [
             ("report log.csv", "log.csv: cannot be read as JSON"),
             ("report none.json", "none.json: cannot be read (No such file or directory)"),
             ("report none.json --report no/r.html", "there is no folder 'no'"),
         ],
     )
-    def test_bad_input(self, words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_bad_input(self, words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(words) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
 class TestPlan:
@@ -115,20 +125,20 @@ class TestPlan:
         assert json.loads(capsys.readouterr().out, parse_constant=pytest.fail) == json.loads(json.dumps(expected))
 
     @pytest.mark.parametrize(
-        ("words", "told"),
+        ("words", "message"),
         [
-            ("plan --reward-sd 1 --weight 2", "the difference that must be told is missing"),
-            ("plan --difference 0.1", "there is no pilot log, and no assumption in its place"),
-            (f"plan {ASKED} --policy uniform --difference 0.1", "a comparison needs two"),
+            ("plan --reward-sd 1 --weight 2", "the difference to detect is missing"),
+            ("plan --difference 0.1", "there is neither a pilot log nor an assumption"),
+            (f"plan {COLUMNS} --policy uniform --difference 0.1", "a comparison needs two"),
             (f"plan {ASSUMED} --png no/plan.png", "the chart cannot be written to 'no/plan.png'"),
         ],
     )
-    def test_bad_input(self, words: str, told: str, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_bad_input(self, words: str, message: str, capsys: pytest.CaptureFixture[str]) -> None:
         assert run(words) == 2
-        assert told in capsys.readouterr().err
+        assert message in capsys.readouterr().err
 
 
-# It learns five times a pass, and sends a real signal to its own process when it has learnt so many times.
+# A policy that learns five times per pass, and sends a signal to its process after ``at`` updates.
 STOPS = """
 import os, signal
 import numpy as np
@@ -150,7 +160,7 @@ class Stops:
         if Stops.learnt == self.at:
             os.kill(os.getpid(), signal.SIGINT)
 """
-CLOCK = f"{ASKED} --evaluator clock --horizon 5"
+CLOCK = f"{COLUMNS} --evaluator clock --horizon 5"
 
 
 class TestInterrupt:
@@ -159,35 +169,35 @@ class TestInterrupt:
         (folder / "stops.py").write_text(STOPS)
 
     def test_the_estimate_so_far_is_printed(self) -> None:
-        done = run_apart(f"evaluate {CLOCK} --policy a=stops:Stops --policy b=ucb1 --out result.json")
+        done = run_process(f"evaluate {CLOCK} --policy a=stops:Stops --policy b=ucb1 --save-json result.json")
         assert done.returncode == 130
         assert tidy(done.stdout) == golden("partial.txt")
-        told = done.stderr.strip().splitlines()
-        assert told[0] == "stopping: the estimate so far follows; press Ctrl-C again to leave at once"
-        assert told[1] == "stopped before b"
-        assert told[-1] == "interrupted"
+        lines = done.stderr.strip().splitlines()
+        assert lines[0] == "stopping: the estimate so far follows; press Ctrl-C again to leave at once"
+        assert lines[1] == "stopped before b"
+        assert lines[-1] == "interrupted"
         assert json.loads(Path("result.json").read_text())["partial"] is True
 
     def test_so_is_the_comparison(self) -> None:
-        done = run_apart(f"compare {CLOCK} --policy a=stops:Stops --policy b=ucb1 --json")
+        done = run_process(f"compare {CLOCK} --policy a=stops:Stops --policy b=ucb1 --json")
         assert done.returncode == 130
-        found = json.loads(done.stdout)
-        assert found["partial"] is True
-        assert list(found["estimates"]) == ["a", "b"]
-        assert len(found["differences"]) == 1
+        document = json.loads(done.stdout)
+        assert document["partial"] is True
+        assert list(document["estimates"]) == ["a", "b"]
+        assert len(document["differences"]) == 1
         assert done.stderr == "interrupted\n"
 
-    def test_with_nothing_done_nothing_is_printed(self) -> None:
-        done = run_apart(f"evaluate {ASKED} --evaluator dr-ns --horizon 300 --policy 'stops:Stops:at=1' --quiet")
+    def test_nothing_is_printed_before_the_first_estimate(self) -> None:
+        done = run_process(f"evaluate {COLUMNS} --evaluator dr-ns --horizon 300 --policy 'stops:Stops:at=1' --quiet")
         assert (done.returncode, done.stdout, done.stderr) == (130, "", "interrupted\n")
 
-    def test_the_handler_is_put_back(self) -> None:
+    def test_the_handler_is_restored(self) -> None:
         import signal
 
         before = signal.getsignal(signal.SIGINT)
-        with stopping(quiet=True) as stop:
+        with catch_interrupt(quiet=True) as interrupt:
             assert signal.getsignal(signal.SIGINT) is not before
-            stop.check()
+            interrupt.raise_if_requested()
         assert signal.getsignal(signal.SIGINT) is before
 
 
@@ -202,12 +212,12 @@ class TestCompletion:
         ],
     )
     def test_of_commands_options_and_names(self, words: str, offered: set[str]) -> None:
-        place = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
-        done = run_apart("", _BACKCAST_COMPLETE="complete_bash", **place)
+        environment = {"COMP_WORDS": words, "COMP_CWORD": str(len(words.split()) - 1)}
+        done = run_process("", _BACKCAST_COMPLETE="complete_bash", **environment)
         assert set(done.stdout.split()) == offered
 
     def test_the_script_is_shown(self) -> None:
-        done = run_apart("", _BACKCAST_COMPLETE="source_bash")
+        done = run_process("", _BACKCAST_COMPLETE="source_bash")
         assert "complete" in done.stdout
         assert "_BACKCAST_COMPLETE=complete_bash" in done.stdout
 

@@ -1,4 +1,4 @@
-"""Run files: one schema for flags and files, flags first, and slips refused with the nearest name."""
+"""Run files: one schema for flags and files, flags override files, and misspelt keys are refused."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from backcast.cli.options import KEYS
 from backcast.cli.settings import merge_settings
 from backcast.errors import OptionError, SourceError
 
-REPLAY_RECORD = """
+RUN_FILE = """
 log = "data/log.csv"
 context = "hour"
 action = "shown"
@@ -29,7 +29,7 @@ reward_range = [0, 1]
 evaluator = "ips"
 level = 0.9
 report = "report.html"
-out = "result.json"
+save_json = "result.json"
 
 [policies]
 even = "uniform"
@@ -43,7 +43,7 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A run file in a folder below the current one, with its log in a folder below that."""
     (tmp_path / "runs" / "data").mkdir(parents=True)
     (tmp_path / "runs" / "data" / "log.csv").write_text(ROWS)
-    (tmp_path / "runs" / "run.toml").write_text(REPLAY_RECORD)
+    (tmp_path / "runs" / "run.toml").write_text(RUN_FILE)
     monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(sys, "path", list(sys.path))
     monkeypatch.setenv("COLUMNS", "100")
@@ -52,18 +52,18 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def result(words: list[str], capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main([*words, "--json"]) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 class TestRuns:
     def test_paths_start_from_the_files_folder(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        found = result(["evaluate", "runs/run.toml"], capsys)
-        assert found["log"]["log"] == str(Path("runs", "data", "log.csv"))
+        document = result(["evaluate", "runs/run.toml"], capsys)
+        assert document["log"]["log"] == str(Path("runs", "data", "log.csv"))
         assert (folder / "runs" / "report.html").exists()
-        assert json.loads((folder / "runs" / "result.json").read_text())["estimates"] == found["estimates"]
+        assert json.loads((folder / "runs" / "result.json").read_text())["estimates"] == document["estimates"]
 
-    def test_the_file_says_what_flags_would(self, capsys: pytest.CaptureFixture[str]) -> None:
+    def test_a_run_file_equals_flags(self, capsys: pytest.CaptureFixture[str]) -> None:
         from_file = result(["evaluate", "runs/run.toml"], capsys)["estimates"]
         columns = ["--context", "hour", "--action", "shown", "--reward", "click", "--propensity", "p"]
         columns += ["--reward-range", "0", "1"]
@@ -72,9 +72,9 @@ class TestRuns:
         assert result(words, capsys)["estimates"] == from_file
 
     def test_flags_override_the_file(self, capsys: pytest.CaptureFixture[str]) -> None:
-        found = result(["evaluate", "runs/run.toml", "--level", "0.5", "--policy", "only=uniform"], capsys)
-        assert list(found["estimates"]) == ["only"]
-        assert found["estimates"]["only"]["interval"]["level"] == 0.5
+        document = result(["evaluate", "runs/run.toml", "--level", "0.5", "--policy", "only=uniform"], capsys)
+        assert list(document["estimates"]) == ["only"]
+        assert document["estimates"]["only"]["interval"]["level"] == 0.5
 
     @pytest.mark.parametrize("command", ["compare", "check"])
     def test_other_commands_take_the_same_file(self, command: str, capsys: pytest.CaptureFixture[str]) -> None:
@@ -95,7 +95,7 @@ class TestRuns:
 
     def test_a_module_beside_the_run_file_is_found(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         (folder / "runs" / "beside.py").write_text("from backcast import Uniform\ndef make(): return Uniform()\n")
-        text = REPLAY_RECORD.replace('even = "uniform"', 'even = "beside:make"')
+        text = RUN_FILE.replace('even = "uniform"', 'even = "beside:make"')
         (folder / "runs" / "run.toml").write_text(text)
         assert list(result(["evaluate", "runs/run.toml"], capsys)["estimates"]) == ["even", "more"]
 
@@ -126,7 +126,8 @@ WRONG = {
     "log = 'data/log.csv'\npolicies = {a = 'uniform'}": "the column of the action is missing; give it as action = ...",
     "log = 'data/log.csv'\npolicies = {a = {alpha = 1}}": "the policy 'a' has no kind; write a = { kind = \"linucb\"",
     "log = 'data/log.csv'\npolicies = {a = {kind = 'linucb', alfa = 1}}": "linucb has no option 'alfa'; did you mean",
-    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nout = 'no/r.json'": "the result cannot be written to",
+    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nsave_json = 'no/r.json'": "the result cannot be written to",
+    "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nsave_json = 'r.html'": "but the result is saved as JSON",
 }
 
 
@@ -134,9 +135,9 @@ class TestSlips:
     @pytest.mark.parametrize("text", BAD)
     def test_of_a_key(self, text: str, folder: Path) -> None:
         (folder / "bad.toml").write_text(text)
-        with pytest.raises((OptionError, SourceError)) as told:
+        with pytest.raises((OptionError, SourceError)) as error:
             merge_settings("bad.toml", {})
-        assert f"bad.toml: {BAD[text]}" in str(told.value)
+        assert f"bad.toml: {BAD[text]}" in str(error.value)
 
     @pytest.mark.parametrize("text", WRONG)
     def test_of_a_run(self, text: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

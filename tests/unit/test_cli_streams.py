@@ -1,4 +1,4 @@
-"""The command line on logs that are read in parts: asked for, or because memory would not hold them in comfort."""
+"""The command line on logs read in parts, because that is set or because they are large for the memory."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ import pytest
 
 from backcast.checks import log as doctor
 from backcast.cli import main
-from backcast.cli import run as streaming
+from backcast.cli import run as cli_run
 from backcast.io import limits
 
 COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
@@ -37,15 +37,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 def result(words: str, capsys: pytest.CaptureFixture[str]) -> dict[str, Any]:
     assert main(shlex.split(f"{words} --json")) == 0
-    found: dict[str, Any] = json.loads(capsys.readouterr().out)
-    return found
+    document: dict[str, Any] = json.loads(capsys.readouterr().out)
+    return document
 
 
 def test_a_stream_gives_the_answer_of_the_log(capsys: pytest.CaptureFixture[str]) -> None:
     words = f"evaluate log.parquet {COLUMNS} --policy fixed:probabilities=[0.25,0.75] --evaluator ips"
     whole, parts = (result(f"{words} {flag}", capsys) for flag in ("--no-stream", "--stream"))
-    one, two = (next(iter(found["estimates"].values())) for found in (whole, parts))
-    assert two["value"] == pytest.approx(one["value"], rel=1e-12)
+    whole_estimate, parts_estimate = (next(iter(document["estimates"].values())) for document in (whole, parts))
+    assert parts_estimate["value"] == pytest.approx(whole_estimate["value"], rel=1e-12)
     assert {key: parts["log"][key] for key in ("events", "actions", "features")} == {
         key: whole["log"][key] for key in ("events", "actions", "features")
     }
@@ -56,22 +56,22 @@ def test_learners_are_compared_by_parts(folder: Path, capsys: pytest.CaptureFixt
         'log = "log.parquet"\ncontext = "f"\naction = "shown"\nreward = "click"\npropensity = "p"\nstream = true\n'
         'exchangeable = true\nhorizon = 4\n[policies]\na = "ucb1"\nb = "uniform"\n'
     )
-    found = result("compare run.toml", capsys)
-    assert found["estimates"]["a"]["diagnostics"]["kind"] == "PartsDiagnostics"
-    assert found["differences"][0]["interval"]["method"] == "paired by part, Student"
+    document = result("compare run.toml", capsys)
+    assert document["estimates"]["a"]["diagnostics"]["kind"] == "PartsDiagnostics"
+    assert document["differences"][0]["interval"]["method"] == "paired by part, Student"
     assert main(["compare", "run.toml", "--report", "report.html"]) == 0
     assert "parts" in (folder / "report.html").read_text()
 
 
-def test_a_log_too_large_for_memory_is_read_in_parts_by_itself(
+def test_a_log_too_large_for_memory_is_read_in_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(streaming, "free_memory", lambda: 40_000)
+    monkeypatch.setattr(cli_run, "free_memory", lambda: 40_000)
     words = f"log.parquet {COLUMNS} --policy uniform --evaluator ips"
     assert main(shlex.split(f"evaluate {words}")) == 0
-    told = capsys.readouterr().err
+    status = capsys.readouterr().err
     # 600 events of one feature and four more columns of eight bytes
-    assert "the log would take 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in told
+    assert "the log needs 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in status
     assert main(shlex.split(f"evaluate {words} --no-stream")) == 0
     assert "in parts" not in capsys.readouterr().err
     assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 0
@@ -87,9 +87,9 @@ def test_a_longer_stream_is_checked_by_a_sample_that_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
-    found = result(f"check log.parquet {COLUMNS} --stream", capsys)
-    assert found["log"] == ("300 events, in stretches evenly spread over LogStream(600 events in 1 file, 2 actions)")
-    assert found["verdict"] == "ok"
+    document = result(f"check log.parquet {COLUMNS} --stream", capsys)
+    assert document["log"] == ("300 events, in stretches evenly spread over LogStream(600 events in 1 file, 2 actions)")
+    assert document["verdict"] == "ok"
     monkeypatch.setattr(doctor, "MOST_BYTES", 200 * 8 * 5)
     assert result(f"check log.parquet {COLUMNS} --stream", capsys)["log"].startswith("200 events")
     # the log in memory is looked at whole
@@ -110,15 +110,15 @@ def test_a_plan_may_be_made_from_a_stream(capsys: pytest.CaptureFixture[str]) ->
     words = f"plan log.parquet {COLUMNS} --policy a=fixed:probabilities=[0.25,0.75] --policy b=uniform --difference 0.1"
     whole, parts = (result(f"{words} --evaluator ips {flag}", capsys) for flag in ("--no-stream", "--stream"))
     assert parts["pilot_events"] == whole["pilot_events"] == 600
-    # policies of a stream are not paired event by event, so more events are asked for
+    # policies of a stream are not paired event by event, so more events are needed
     assert whole["needs"][0]["events"] < parts["needs"][0]["events"] < 20 * whole["needs"][0]["events"]
     learners = f"plan log.parquet {COLUMNS} --policy ucb1 --policy uniform --difference 0.1 --horizon 4 --exchangeable"
-    found = result(f"{learners} --evaluator clock:pool=20 --stream", capsys)
+    document = result(f"{learners} --evaluator clock:pool=20 --stream", capsys)
     # 30 parts, all of whose error falls with the log
-    assert (found["spreads"][0]["freedom"], found["spreads"][0]["monte_carlo"]) == (29, 0.0)
+    assert (document["spreads"][0]["freedom"], document["spreads"][0]["monte_carlo"]) == (29, 0.0)
 
 
-def test_what_cannot_be_streamed_is_said(capsys: pytest.CaptureFixture[str]) -> None:
+def test_a_log_that_cannot_be_streamed_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
     words = "--context f --action shown --reward click --estimate-propensities --policy uniform --stream"
     assert main(shlex.split(f"evaluate log.parquet {words}")) == 2
     assert "propensities are estimated are read whole" in capsys.readouterr().err

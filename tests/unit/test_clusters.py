@@ -219,21 +219,21 @@ class TestDask:
     def test_a_scheduler_without_workers_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from distributed import LocalCluster
 
-        monkeypatch.setattr(engines, "PATIENCE", 0.5)
+        monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.5)
         with (
             LocalCluster(
                 n_workers=0, processes=True, dashboard_address=":0", host="127.0.0.1", silence_logs=50
             ) as empty,
             pytest.raises(bc.OptionError, match=r"has no workers; start some with 'dask worker tcp://127"),
-            Engine("dask", empty.scheduler_address).at_work(),
+            Engine("dask", empty.scheduler_address).connect(),
         ):
             pass
 
     def test_nobody_at_the_address_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(engines, "PATIENCE", 0.5)
+        monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.5)
         with (
-            pytest.raises(bc.OptionError, match=r"no scheduler of Dask answers at tcp://127.0.0.1:1 .*is it running"),
-            Engine("dask", "tcp://127.0.0.1:1").at_work(),
+            pytest.raises(bc.OptionError, match=r"no Dask scheduler responds at tcp://127.0.0.1:1 .*is it running"),
+            Engine("dask", "tcp://127.0.0.1:1").connect(),
         ):
             pass
 
@@ -249,7 +249,7 @@ def on_ray(alone: list[str], alone_in_segments: list[str]) -> Iterator[None]:
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
-    with Engine("ray").at_work():
+    with Engine("ray").connect():
         yield
     assert not ray.is_initialized()
 
@@ -279,7 +279,7 @@ class TestRay:
     ("name", "scheduler", "words"),
     [
         ("dusk", None, "there is no engine 'dusk'; did you mean 'dask'? Engines: local, dask, ray"),
-        ("local", "tcp://127.0.0.1:1", "scheduler is given and the engine is local; say --engine dask or --engine ray"),
+        ("local", "tcp://127.0.0.1:1", "scheduler is given and the engine is local; add --engine dask or --engine ray"),
         ("dask", None, "the engine dask needs the address of a scheduler; give it as --scheduler tcp://HOST:PORT"),
     ],
 )

@@ -1,4 +1,4 @@
-"""Text, charts and pages say what the estimates say, and labels stay labels."""
+"""Text, charts and pages show the numbers of the estimates, and labels stay text."""
 
 from __future__ import annotations
 
@@ -27,17 +27,10 @@ from backcast.diagnostics import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
-from backcast.report._format import format_number, joined, percent
+from backcast.report._format import format_number, format_percent, join_names
 from backcast.report._grading import KNOWN, bias_bound, grade, grade_diagnostics
 from backcast.report._summary import summarize, verdict
-from backcast.report.charts import (
-    COLOURS,
-    comparison_chart,
-    curves_chart,
-    differences_chart,
-    estimate_chart,
-    forest_chart,
-)
+from backcast.report.charts import COLOURS, curves_chart, differences_chart, plot_result, values_chart
 from backcast.report.html import report_html, save_report
 from backcast.report.text import differences_table, estimate_text, estimates_table
 
@@ -51,7 +44,7 @@ HOSTILE = [
 ]
 
 
-def replay_facts(**changes: Any) -> ReplayDiagnostics:
+def replay_diagnostics(**changes: Any) -> ReplayDiagnostics:
     facts = ReplayDiagnostics(
         events=10_000,
         accepted=4_312,
@@ -82,7 +75,7 @@ def make_estimate(value: float = 0.08, name: str = "LinUCB(alpha=0.3)", **change
         value,
         0.005,
         interval,
-        replay_facts(),
+        replay_diagnostics(),
         policy=name,
         evaluator="DRns(q=0.01)",
         curve=learning_curve(value),
@@ -99,7 +92,7 @@ def make_comparison(low: float) -> Comparison:
     return Comparison(estimates, (difference,), (("linucb", 0.9), ("greedy", 0.1)), ("Auto chose.",))
 
 
-def clock_facts(**changes: Any) -> ClockDiagnostics:
+def clock_diagnostics(**changes: Any) -> ClockDiagnostics:
     facts = ClockDiagnostics(
         events=8_000,
         rounds=200,
@@ -113,7 +106,7 @@ def clock_facts(**changes: Any) -> ClockDiagnostics:
     return replace(facts, **changes)
 
 
-def permuted_facts(**changes: Any) -> PermutedDiagnostics:
+def permuted_diagnostics(**changes: Any) -> PermutedDiagnostics:
     facts = PermutedDiagnostics(
         events=8_000,
         rounds=200,
@@ -162,7 +155,11 @@ def terminal_text(thing: Any) -> str:
     return capture.get()
 
 
-class TestWords:
+def table_text(result: Any) -> str:
+    return terminal_text(estimates_table(summarize(result)))
+
+
+class TestFormat:
     @pytest.mark.parametrize(
         ("value", "text"),
         [
@@ -178,10 +175,10 @@ class TestWords:
         assert format_number(value) == text
 
     def test_percentages_keep_three_digits(self) -> None:
-        assert (percent(0.43124), percent(float("nan"))) == ("43.1 %", "–")
+        assert (format_percent(0.43124), format_percent(float("nan"))) == ("43.1 %", "–")
 
     def test_one_name_is_not_joined(self) -> None:
-        assert joined(["a"]) == "a"
+        assert join_names(["a"]) == "a"
 
     @given(st.text())
     def test_text_on_one_line_has_nothing_a_terminal_obeys(self, text: str) -> None:
@@ -190,153 +187,155 @@ class TestWords:
 
 
 class TestText:
-    def test_all_three_parts_are_said(self) -> None:
+    def test_value_interval_and_reliability_are_shown(self) -> None:
         assert estimate_text(make_estimate(notes=("One run only.",))).splitlines() == [
-            "LinUCB(alpha=0.3): 0.080 a round",
+            "LinUCB(alpha=0.3): 0.080 per round",
             "  interval    0.070 to 0.090 (95 %, 10 disjoint segments; assumes that events are independent draws)",
-            "  about       the average reward a round that the policy earns, over its first 1,000 rounds",
+            "  estimand    the average reward per round that the policy earns, over its first 1,000 rounds",
             "  method      DRns(q=0.01), horizon 1,000, seed 7",
             "  accepted    4,312 of 10,000 events (43.1 %); 4 trajectories complete, 1 failed",
             "  weights     effective sample size 2,210 of 10,000 events; mean weight 1.002, largest 8.1",
-            "  bias        certificate 0.002 (total variation from a live history, at most)",
-            "  belief      well supported",
+            "  bias        certificate 0.002 (upper bound on the total variation from a live history)",
+            "  reliability good",
             "  note        One run only.",
         ]
 
     def test_print_uses_it(self) -> None:
         assert str(make_estimate()) == estimate_text(make_estimate())
 
-    def test_no_interval_is_said_in_words(self) -> None:
-        assert "none can honestly be given" in estimate_text(make_estimate(interval=None))
+    def test_a_missing_interval_is_explained(self) -> None:
+        assert "no valid interval is available" in estimate_text(make_estimate(interval=None))
 
-    def test_direct_method_names_its_weakness(self) -> None:
+    def test_direct_method_depends_on_the_model(self) -> None:
         text = estimate_text(make_estimate(diagnostics=ModelDiagnostics(100, 50, 1)))
-        assert "reward model: everything hangs on it" in text
+        assert "reward model: the estimate depends on it alone" in text
         assert "accepted" not in text
 
-    def test_clock_replay_tells_runs_and_errors_in_place_of_acceptance(self) -> None:
-        estimate = make_estimate(diagnostics=clock_facts(), evaluator="ClockReplay", std_error=0.0041)
+    def test_clock_replay_shows_runs_and_errors_in_place_of_acceptance(self) -> None:
+        estimate = make_estimate(diagnostics=clock_diagnostics(), evaluator="ClockReplay", std_error=0.0041)
         assert estimate_text(estimate).splitlines()[3:] == [
             "  method      ClockReplay, horizon 1,000, seed 7",
             "  runs        16 histories of 200 rounds from 8,000 events; 300 on subsets",
             "  error       0.0041: sampling 0.004, Monte-Carlo 0.001",
-            "  bias        certificate 0.001 (total variation from a live history, at most)",
-            "  belief      well supported",
+            "  bias        certificate 0.001 (upper bound on the total variation from a live history)",
+            "  reliability good",
         ]
 
-    def test_without_replicates_the_error_is_called_what_it_is(self) -> None:
-        facts = permuted_facts(replicates=0, sampling_error=float("nan"))
+    def test_without_replicates_the_sampling_error_is_unknown(self) -> None:
+        facts = permuted_diagnostics(replicates=0, sampling_error=float("nan"))
         text = estimate_text(make_estimate(diagnostics=facts, interval=None))
         assert "16 orders of 200 rounds from 8,000 events\n" in text
-        assert "Monte-Carlo 0.001; none from sampling, because no replicates were run" in text
+        assert "Monte-Carlo 0.001; sampling error unknown, because no replicates were run" in text
 
     def test_table_of_a_comparison_has_chances_and_one_of_differences(self) -> None:
-        comparison = make_comparison(0.001)
+        comparison = summarize(make_comparison(0.001))
         assert re.search(r"linucb .* 90 %", terminal_text(estimates_table(comparison)))
         assert re.search(r"linucb minus greedy +0\.010 +0\.001 to 0\.050", terminal_text(differences_table(comparison)))
 
     def test_table_has_no_column_of_acceptance_where_none_accepts(self) -> None:
-        assert "accepted" in terminal_text(estimates_table(make_estimate()))
-        assert "accepted" not in terminal_text(estimates_table(make_estimate(diagnostics=clock_facts())))
+        assert "accepted" in table_text(make_estimate())
+        assert "accepted" not in table_text(make_estimate(diagnostics=clock_diagnostics()))
 
     def test_table_lists_the_best_first(self) -> None:
-        table = terminal_text(estimates_table({"worse": make_estimate(0.05), "better": make_estimate(0.08)}))
+        table = table_text({"worse": make_estimate(0.05), "better": make_estimate(0.08)})
         assert table.index("better") < table.index("worse")
         assert "95 % interval" in table
 
     def test_table_shows_markup_in_names_as_it_is(self) -> None:
-        assert "[red]x[/red]" in terminal_text(estimates_table({"[red]x[/red]": make_estimate()}))
+        assert "[red]x[/red]" in table_text({"[red]x[/red]": make_estimate()})
 
 
-class TestFacts:
+class TestGrades:
     def test_every_diagnostic_of_every_kind_is_explained(self) -> None:
         fixed = (WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
         parts = PartsDiagnostics(1, 1, 10, 2, 0.0, 0.1, 0.1)
-        kinds = (replay_facts(), clock_facts(), permuted_facts(), parts, *fixed)
+        kinds = (replay_diagnostics(), clock_diagnostics(), permuted_diagnostics(), parts, *fixed)
         assert {name for kind in kinds for name in kind.to_dict()} == set(KNOWN)
 
     @pytest.mark.parametrize(
-        ("changes", "words", "reason"),
+        ("changes", "expected", "reason"),
         [
-            ({}, "well supported", None),
-            ({"bias_certificate": 0.003}, "with care", "bias certificate: a bias that matters is not ruled out"),
-            ({"bias_certificate": 0.4}, "with care", "bias certificate: a bias that matters is not ruled out"),
-            ({"bias_certificate": 0.5}, "weak", "bias certificate: too large to vouch for anything"),
-            ({"bias_certificate": 3.0}, "weak", "bias certificate: too large to vouch for anything"),
-            ({"bias_mass": 0.05}, "with care", "bias mass: acceptance lags"),
-            ({"bias_mass": 0.5}, "weak", "bias mass: acceptance could not follow"),
-            ({"effective_sample_size": 20.0}, "weak", "effective sample size: hardly any"),
-            ({"mean_weight": 0.5}, "weak", "mean weight: far from 1"),
-            ({"trajectories_failed": 2}, "with care", "failed trajectories: some"),
-            ({"propensities_estimated": True}, "with care", "propensities estimated: the answer leans"),
-            ({"bias_certificate": float("nan")}, "well supported", None),
+            ({}, "good", None),
+            ({"bias_certificate": 0.003}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.4}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.5}, "poor", "bias certificate: too large to certify anything"),
+            ({"bias_certificate": 3.0}, "poor", "bias certificate: too large to certify anything"),
+            ({"bias_mass": 0.05}, "fair", "bias mass: acceptance probabilities were cut at 1 in some rounds"),
+            ({"bias_mass": 0.5}, "poor", "bias mass: acceptance probabilities were cut at 1 in many rounds"),
+            ({"effective_sample_size": 20.0}, "poor", "effective sample size: the estimate rests on very few events"),
+            ({"mean_weight": 0.5}, "poor", "mean weight: far from 1"),
+            ({"trajectories_failed": 2}, "fair", "failed trajectories: some"),
+            ({"propensities_estimated": True}, "fair", "propensities estimated: the estimate depends"),
+            ({"bias_certificate": float("nan")}, "good", None),
         ],
     )
-    def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], words: str, reason: str | None) -> None:
-        belief = grade(make_estimate(diagnostics=replay_facts(**changes)))
-        assert belief.words == words
-        assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
+    def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], expected: str, reason: str | None) -> None:
+        reliability = grade(make_estimate(diagnostics=replay_diagnostics(**changes)))
+        assert reliability.grade == expected
+        assert [r.startswith(str(reason)) for r in reliability.reasons] == ([True] if reason else [])
 
-    @pytest.mark.parametrize("facts", [clock_facts, permuted_facts], ids=["clock", "permuted"])
+    @pytest.mark.parametrize("facts", [clock_diagnostics, permuted_diagnostics], ids=["clock", "permuted"])
     @pytest.mark.parametrize(
-        ("changes", "words", "reason"),
+        ("changes", "expected", "reason"),
         [
-            ({}, "well supported", None),
-            ({"bias_certificate": 0.0025}, "well supported", None),
-            ({"bias_certificate": 0.05}, "with care", "bias certificate: a bias that matters is not ruled out"),
-            ({"bias_certificate": 0.9}, "weak", "bias certificate: too large to vouch for anything"),
-            ({"monte_carlo_error": 0.003}, "with care", "Monte-Carlo error: no longer small"),
-            ({"sampling_error": float("nan")}, "well supported", None),
-            ({"propensities_estimated": True}, "with care", "propensities estimated: the answer leans"),
+            ({}, "good", None),
+            ({"bias_certificate": 0.0025}, "good", None),
+            ({"bias_certificate": 0.05}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.9}, "poor", "bias certificate: too large to certify anything"),
+            ({"monte_carlo_error": 0.003}, "fair", "Monte-Carlo error: not small"),
+            ({"sampling_error": float("nan")}, "good", None),
+            ({"propensities_estimated": True}, "fair", "propensities estimated: the estimate depends"),
         ],
     )
     def test_replicated_evaluators_are_judged(
-        self, facts: Any, changes: dict[str, Any], words: str, reason: str | None
+        self, facts: Any, changes: dict[str, Any], expected: str, reason: str | None
     ) -> None:
-        belief = grade(make_estimate(diagnostics=facts(**changes)))
-        assert belief.words == words
-        assert [r.startswith(str(reason)) for r in belief.reasons] == ([True] if reason else [])
+        reliability = grade(make_estimate(diagnostics=facts(**changes)))
+        assert reliability.grade == expected
+        assert [r.startswith(str(reason)) for r in reliability.reasons] == ([True] if reason else [])
 
     @pytest.mark.parametrize(
         ("certificate", "words"),
-        [(0.0, "nothing was cut off"), (0.01, "too small to matter"), (0.02, "a bias that matters is not ruled out")],
+        [(0.0, "nothing was cut off"), (0.01, "negligible"), (0.02, "a relevant bias is not ruled out")],
     )
     def test_without_a_known_range_a_hundredth_is_the_limit(self, certificate: float, words: str) -> None:
-        facts = grade_diagnostics(make_estimate(diagnostics=clock_facts(bias_certificate=certificate), settings={}))
+        facts = grade_diagnostics(
+            make_estimate(diagnostics=clock_diagnostics(bias_certificate=certificate), settings={})
+        )
         assert [fact.judgement for fact in facts if fact.name == "bias certificate"] == [words]
 
     # Laws of the judgement: the same question at another scale is judged alike, and more is never judged better.
     @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-4, 1), st.sampled_from([0.25, 1.0, 4.0]))
     def test_a_larger_certificate_is_never_judged_better(
-        self, one: float, other: float, error: float, width: float
+        self, first: float, other: float, error: float, width: float
     ) -> None:
         def grade(certificate: float, scale: float = 1.0) -> int:
             settings = {"reward_range": [0.0, scale * width]}
-            facts = clock_facts(bias_certificate=certificate)
+            facts = clock_diagnostics(bias_certificate=certificate)
             estimate = make_estimate(diagnostics=facts, std_error=scale * error, settings=settings)
             [fact] = [fact for fact in grade_diagnostics(estimate) if fact.name == "bias certificate"]
             return ["good", "fair", "poor"].index(fact.grade)
 
-        assert grade(min(one, other)) <= grade(max(one, other))
-        assert grade(one) == grade(one, scale=8.0)
-        assert grade(max(one, 0.5)) == 2
-        assert grade(max(one, 0.051)) > 0
+        assert grade(min(first, other)) <= grade(max(first, other))
+        assert grade(first) == grade(first, scale=8.0)
+        assert grade(max(first, 0.5)) == 2
+        assert grade(max(first, 0.051)) > 0
 
     def test_the_bias_is_at_most_the_certificate_times_the_range(self) -> None:
         wide = {"reward_range": [-1.0, 3.0]}
-        assert bias_bound(make_estimate(diagnostics=clock_facts(bias_certificate=0.25), settings=wide)) == 1.0
+        assert bias_bound(make_estimate(diagnostics=clock_diagnostics(bias_certificate=0.25), settings=wide)) == 1.0
         # values within a range never differ by more than its width
-        assert bias_bound(make_estimate(diagnostics=clock_facts(bias_certificate=9.0), settings=wide)) == 4.0
+        assert bias_bound(make_estimate(diagnostics=clock_diagnostics(bias_certificate=9.0), settings=wide)) == 4.0
 
     def test_a_diagnostic_not_known_here_is_still_shown(self) -> None:
-        class Own:
+        class UserDiagnostics:
             events = 3
 
             def to_dict(self) -> dict[str, Any]:
-                return {"events": 3, "own_figure": 0.5}
+                return {"events": 3, "user_figure": 0.5}
 
-        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=Own()))][1] == (
-            "own figure",
+        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=UserDiagnostics()))][1] == (
+            "user figure",
             "0.5",
         )
 
@@ -344,42 +343,42 @@ class TestFacts:
 class TestVerdict:
     def test_one_policy(self) -> None:
         words = verdict(summarize(make_estimate()))
-        assert words.startswith("LinUCB(alpha=0.3) would have earned 0.080 a round (95 % interval 0.070 to 0.090).")
+        assert words.startswith("LinUCB(alpha=0.3) would have earned 0.080 per round (95 % interval 0.070 to 0.090).")
 
     def test_intervals_apart(self) -> None:
         words = verdict(summarize({"a": make_estimate(0.05), "b": make_estimate(0.08)}))
         assert "b has the highest estimate: 0.080" in words
-        assert "the log tells them apart" in words
+        assert "the log distinguishes them" in words
 
-    def test_intervals_that_touch_settle_nothing(self) -> None:
+    def test_overlapping_intervals_decide_nothing(self) -> None:
         words = verdict(summarize({"a": make_estimate(0.07), "b": make_estimate(0.08), "c": make_estimate(0.075)}))
-        assert "The intervals of c and a reach into its own" in words
-        assert "does not settle" in words
+        assert "The intervals of c and a overlap its interval" in words
+        assert "does not show which policy is better" in words
 
-    def test_two_estimands_are_not_set_side_by_side(self) -> None:
+    def test_two_estimands_are_not_compared(self) -> None:
         other = Interval(0.01, 0.02, 0.95, "Theorem 2", "martingale", PROGRESSIVE_VALUE)
         words = verdict(summarize({"a": make_estimate(0.015, interval=other), "b": make_estimate()}))
         assert "different quantities" in words
 
     def test_no_interval_no_decision(self) -> None:
         words = verdict(summarize({"a": make_estimate(interval=None), "b": make_estimate(0.5)}))
-        assert "does not settle which policy is better" in words
+        assert "does not show which policy is better" in words
 
     @pytest.mark.parametrize(
-        ("low", "words"), [(0.001, "tells them apart"), (-0.001, "difference to greedy may be zero")]
+        ("low", "words"), [(0.001, "distinguishes them"), (-0.001, "difference to greedy may be zero")]
     )
     def test_paired_differences_decide_where_they_are_known(self, low: float, words: str) -> None:
         assert words in verdict(summarize(make_comparison(low)))
 
-    def test_doubt_is_said(self) -> None:
-        words = verdict(summarize(make_estimate(diagnostics=replay_facts(bias_mass=0.5))))
-        assert "Do not rely on it (bias mass: acceptance could not follow the policy)." in words
+    def test_a_poor_diagnostic_is_named(self) -> None:
+        words = verdict(summarize(make_estimate(diagnostics=replay_diagnostics(bias_mass=0.5))))
+        assert "Do not rely on it (bias mass: acceptance probabilities were cut at 1 in many rounds)." in words
 
 
-class TestFindings:
-    def test_a_value_that_is_not_there_comes_last(self) -> None:
-        found = summarize({"none": make_estimate(float("nan")), "some": make_estimate(0.1)})
-        assert list(found.estimates) == ["some", "none"]
+class TestSummary:
+    def test_a_missing_value_comes_last(self) -> None:
+        summary = summarize({"none": make_estimate(float("nan")), "some": make_estimate(0.1)})
+        assert list(summary.estimates) == ["some", "none"]
 
     @pytest.mark.parametrize("result", [{}, [], None, {"a": 1.0}])
     def test_what_is_no_estimate_is_refused(self, result: Any) -> None:
@@ -405,59 +404,59 @@ def luminance(colour: str) -> float:
 
 class TestCharts:
     @pytest.mark.parametrize("colour", COLOURS)
-    def test_colours_are_seen_on_white_and_on_dark_paper(self, colour: str) -> None:
+    def test_colours_have_contrast_on_white_and_dark_backgrounds(self, colour: str) -> None:
         here, dark = luminance(colour), luminance("#14171a")
         assert 1.05 / (here + 0.05) >= 3
         assert (here + 0.05) / (dark + 0.05) >= 3
 
     def test_curve_where_there_is_one_else_the_interval(self) -> None:
-        with_curve = estimate_chart(make_estimate()).to_dict()
-        without = estimate_chart(make_estimate(curve=None)).to_dict()
+        with_curve = plot_result(make_estimate()).to_dict()
+        without = plot_result(make_estimate(curve=None)).to_dict()
         assert [layer["mark"]["type"] for layer in with_curve["layer"]] == ["area", "line", "point"]
         assert [layer["mark"]["type"] for layer in without["layer"]] == ["rule", "point", "text"]
 
     def test_without_any_interval_there_are_points_alone(self) -> None:
-        spec = forest_chart(make_estimate(interval=None)).to_dict()
+        spec = values_chart(summarize(make_estimate(interval=None))).to_dict()
         assert [layer["mark"]["type"] for layer in spec["layer"]] == ["point", "text"]
 
     def test_numbers_of_the_chart_are_the_estimates(self) -> None:
-        rows = forest_chart({"a": make_estimate(0.25)}).to_dict()["layer"][0]["data"]["values"]
+        rows = values_chart(summarize({"a": make_estimate(0.25)})).to_dict()["layer"][0]["data"]["values"]
         assert (rows[0]["estimate"], rows[0]["low"], rows[0]["high"]) == (0.25, 0.24, 0.26)
 
     def test_differences_are_the_better_minus_the_worse(self) -> None:
         interval = Interval(-0.05, 0.01, 0.95, "paired group jackknife", "independent", POLICY_VALUE)
-        turned = Comparison(
+        reversed_pair = Comparison(
             {"worse": make_estimate(0.07), "better": make_estimate(0.09)},
             (Difference("worse", "better", -0.02, 0.01, interval),),
             (("better", 0.9), ("worse", 0.1)),
         )
-        [row] = differences_chart(turned).to_dict()["layer"][1]["data"]["values"]
+        [row] = differences_chart(summarize(reversed_pair)).to_dict()["layer"][1]["data"]["values"]
         assert row["difference"] == "better minus worse"
-        assert (row["estimate"], row["low"], row["high"], row["sign"]) == (0.02, -0.01, 0.05, "unsettled")
+        assert (row["estimate"], row["low"], row["high"], row["sign"]) == (0.02, -0.01, 0.05, "unclear")
 
     def test_a_comparison_is_drawn_with_its_differences(self) -> None:
         both = make_comparison(0.001).plot().to_dict()["vconcat"]
         assert [len(part["layer"]) for part in both] == [3, 4]
-        assert "vconcat" not in comparison_chart({"a": make_estimate()}).to_dict()
+        assert "vconcat" not in plot_result({"a": make_estimate()}).to_dict()
 
     def test_more_policies_than_colours(self) -> None:
         many = {f"policy {i}": make_estimate(i / 100) for i in range(10)}
-        scale = curves_chart(many).to_dict()["layer"][1]["encoding"]["color"]["scale"]
+        scale = curves_chart(summarize(many)).to_dict()["layer"][1]["encoding"]["color"]["scale"]
         assert len(scale["domain"]) == len(scale["range"]) == 10
 
     def test_a_policy_without_a_curve_is_not_in_its_legend_and_the_others_keep_their_colours(self) -> None:
         mixed = {"fixed": make_estimate(0.9, curve=None), "learner": make_estimate(0.5)}
-        scale = curves_chart(mixed).to_dict()["layer"][1]["encoding"]["color"]["scale"]
+        scale = curves_chart(summarize(mixed)).to_dict()["layer"][1]["encoding"]["color"]["scale"]
         assert (scale["domain"], scale["range"]) == (["learner"], [COLOURS[1]])
 
     def test_what_is_not_a_number_leaves_a_gap(self) -> None:
-        chart = forest_chart({"a": make_estimate(float("nan"), interval=None), "b": make_estimate()})
+        chart = values_chart(summarize({"a": make_estimate(float("nan"), interval=None), "b": make_estimate()}))
         json.dumps(chart.to_dict(), allow_nan=False)
 
     def test_axes_are_titled_and_the_chart_described(self) -> None:
-        spec = curves_chart({"a": make_estimate()}).to_dict()
+        spec = curves_chart(summarize({"a": make_estimate()})).to_dict()
         assert spec["layer"][1]["encoding"]["x"]["title"] == "round"
-        assert spec["layer"][1]["encoding"]["y"]["title"] == "average reward a round"
+        assert spec["layer"][1]["encoding"]["y"]["title"] == "average reward per round"
         assert "a: from 0.05 to 0.077 by round 1,000" in spec["description"]
 
     @pytest.mark.parametrize(("ending", "start"), [("svg", b"<svg"), ("png", b"\x89PNG"), ("html", b"<!DOCTYPE html>")])
@@ -481,7 +480,7 @@ class TestPage:
         assert path.is_absolute()
         assert path.read_text(encoding="utf-8").rstrip().endswith("</html>")
 
-    def test_a_folder_that_is_not_there_is_an_error_of_ours(self, tmp_path: Path) -> None:
+    def test_a_missing_folder_is_an_option_error(self, tmp_path: Path) -> None:
         with pytest.raises(OptionError, match=r"cannot be written to .*there is no folder"):
             save_report(make_estimate(), tmp_path / "missing" / "report.html")
 
@@ -511,13 +510,13 @@ class TestPage:
         page = Page(hostile_page)
         assert page.count("link") == page.count("iframe") == page.count("object") == 0
         fetching = ("src", "srcset", "href", "xlink:href", "action", "data", "poster", "background")
-        found = [text for _, attributes in page.tags for a, text in attributes.items() if a in fetching]
-        assert [text for text in found if not str(text).startswith("#")] == []
+        targets = [text for _, attributes in page.tags for a, text in attributes.items() if a in fetching]
+        assert [text for text in targets if not str(text).startswith("#")] == []
         styles = "".join(page.texts["style"])
         assert "url(" not in styles
         assert "@import" not in styles
 
-    def test_browser_is_told_to_fetch_nothing_and_run_only_our_scripts(self, hostile_page: str) -> None:
+    def test_security_policy_forbids_the_network_and_other_scripts(self, hostile_page: str) -> None:
         import base64
         import hashlib
 
@@ -551,8 +550,8 @@ class TestPage:
         interval = Interval(0.01, 0.05, 0.95, "group jackknife", "independent", POLICY_VALUE)
         pair = Difference("b", bad, 0.01, 0.004, interval)
         estimates = {bad: make_estimate(0.07), "b": make_estimate(0.08)}
-        found = summarize(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
-        assert (found.differences[0].second, found.ranking[1][0]) == ("a\\x00", "a\\x00")
+        summary = summarize(Comparison(estimates, (pair,), (("b", 0.9), (bad, 0.1))))
+        assert (summary.differences[0].second, summary.ranking[1][0]) == ("a\\x00", "a\\x00")
 
     def test_estimates_of_several_kinds_share_a_page(self) -> None:
         kinds = {
@@ -562,9 +561,9 @@ class TestPage:
         }
         page = report_html(kinds)
         assert 'aria-label="does not apply"' in page
-        assert "none can honestly be given" in page
+        assert "no valid interval is available" in page
 
-    def test_settings_that_all_share_are_said_once(self) -> None:
+    def test_settings_that_all_share_are_shown_once(self) -> None:
         text = "".join(Page(report_html({"a": make_estimate(0.1), "b": make_estimate(0.2)})).texts["th"])
         assert text.count("seed") == 1
 

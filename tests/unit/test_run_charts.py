@@ -1,4 +1,4 @@
-"""Charts and tables of runs draw what the passages hold, and only what there is."""
+"""Charts and tables of replays show what the summaries contain, and nothing else."""
 
 from __future__ import annotations
 
@@ -11,8 +11,15 @@ import pytest
 import backcast as bc
 from backcast.replay_summary import ReplaySummary, weight_shares
 from backcast.report._summary import ResultSummary, summarize
-from backcast.report.html import action_table, health_of, health_rows, report_html, stretch_table, weight_table
-from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, REST, WEIGHT_CLASSES, action_shares, run_charts
+from backcast.report.html import (
+    action_table,
+    check_common_log,
+    health_section,
+    report_html,
+    segment_rows,
+    weight_rows,
+)
+from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, OTHERS, WEIGHT_CLASSES, action_shares, replay_charts
 
 NOTHING = np.zeros(0)
 ENDS = np.array([50, 100])
@@ -37,8 +44,8 @@ def replay_summary(n_actions: int = 2, **changes: Any) -> ReplaySummary:
 
 
 FIXED = replay_summary()
-STEERED = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), multiplier=np.array([1.0, 0.5]), in_order=True)
-CLOCKED = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), rounds=ENDS, exhausted=np.array([0.0, 0.125]))
+IN_ORDER = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), multiplier=np.array([1.0, 0.5]), in_order=True)
+CLOCK = replay_summary(ends=ENDS, accepted=np.array([0.5, 0.25]), rounds=ENDS, exhausted=np.array([0.0, 0.125]))
 
 
 @pytest.fixture(scope="module")
@@ -47,43 +54,43 @@ def log() -> bc.Log:
     return bc.Log(None, actions, rewards=actions * 1.0, propensities=np.full(400, 0.5), reward_range=(0, 1))
 
 
-def findings(log: bc.Log, *names: str) -> ResultSummary:
+def summary_of(log: bc.Log, *names: str) -> ResultSummary:
     estimate = bc.evaluate(log, bc.Uniform(), bc.IPS())
     return summarize(dict.fromkeys(names, estimate))
 
 
 @pytest.mark.parametrize(
-    ("found", "names"),
+    ("replay", "names"),
     [
         (FIXED, {"weights", "actions"}),
-        (STEERED, {"weights", "actions", "accepted", "multiplier"}),
-        (CLOCKED, {"weights", "actions", "accepted", "exhausted"}),
-        (replace(CLOCKED, exhausted=np.zeros(2)), {"weights", "actions", "accepted"}),
+        (IN_ORDER, {"weights", "actions", "accepted", "multiplier"}),
+        (CLOCK, {"weights", "actions", "accepted", "exhausted"}),
+        (replace(CLOCK, exhausted=np.zeros(2)), {"weights", "actions", "accepted"}),
     ],
-    ids=["fixed", "steered", "clock", "clock with events to spare"],
+    ids=["fixed", "in log order", "clock", "clock without exhausted mass"],
 )
-def test_there_is_a_chart_for_what_there_is(log: bc.Log, found: ReplaySummary, names: set[str]) -> None:
-    charts = run_charts(findings(log, "p"), {"p": found})
+def test_every_chart_with_data_is_drawn(log: bc.Log, replay: ReplaySummary, names: set[str]) -> None:
+    charts = replay_charts(summary_of(log, "p"), {"p": replay})
     assert set(charts) == names
     assert all(chart.to_dict()["description"].endswith(".") for chart in charts.values())
 
 
-def test_no_passage_no_chart(log: bc.Log) -> None:
-    assert run_charts(findings(log, "p"), {}) == {}
+def test_no_replay_no_chart(log: bc.Log) -> None:
+    assert replay_charts(summary_of(log, "p"), {}) == {}
 
 
-def test_of_many_actions_the_most_taken_are_shown_and_the_rest_in_one() -> None:
+def test_of_many_actions_the_most_frequent_are_shown_and_the_others_combined() -> None:
     taken = np.arange(40) / np.arange(40).sum()
     rows = list(action_shares({"p": replay_summary(40, taken=taken)}))
-    for who in (LOGGED, "p"):
-        own = [row for row in rows if row["policy"] == who]
-        assert len(own) == MOST_ACTIONS
-        assert own[-1]["action"] == REST
-        assert sum(row["height"] for row in own) == pytest.approx(1)
+    for name in (LOGGED, "p"):
+        shares = [row for row in rows if row["policy"] == name]
+        assert len(shares) == MOST_ACTIONS
+        assert shares[-1]["action"] == OTHERS
+        assert sum(row["x"] for row in shares) == pytest.approx(1)
     assert {row["action"] for row in rows} >= {"a39", "a30"}
 
 
-def test_a_policy_may_be_called_as_the_log_is() -> None:
+def test_a_policy_may_have_the_name_of_the_log() -> None:
     rows = list(action_shares({LOGGED: FIXED}))
     assert [row["logged"] for row in rows] == [True, True, False, False]
 
@@ -94,38 +101,38 @@ def test_a_policy_without_action_shares_is_left_out_of_the_table() -> None:
 
 
 def test_tables_hold_the_same_numbers() -> None:
-    assert stretch_table({"p": STEERED}) == [["p", "50", "50 %", "1"], ["p", "100", "25 %", "0.5"]]
-    assert stretch_table({"p": CLOCKED})[0] == ["p", "50", "50 %", "–"]
+    assert segment_rows({"p": IN_ORDER}) == [["p", "50", "50 %", "1"], ["p", "100", "25 %", "0.5"]]
+    assert segment_rows({"p": CLOCK})[0] == ["p", "50", "50 %", "–"]
     # (0.5 + 1.5 + 2)^2 / (0.25 + 2.25 + 4) = 2.46 of 4, so 62 of 100
-    [row] = weight_table({"p": FIXED})
-    assert (row["worth"], row["largest"], row["idle"]) == ("62 of 100", "2", "25 %")
+    [row] = weight_rows({"p": FIXED})
+    assert (row["size"], row["largest"], row["zero"]) == ("62 of 100", "2", "25 %")
     assert row["shares"] == f"0: 25 %, {WEIGHT_CLASSES[3]}: 25 %, {WEIGHT_CLASSES[5]}: 50 %"
 
 
 class TestHealth:
     def test_faults_come_first_with_their_remedies(self) -> None:
         faults = (bc.Finding("duplicates", "fail", 0.5, "many", "remove them"), bc.Finding("order", "ok", 0.0, "fine"))
-        rows = health_rows(bc.HealthReport("Log(9 events)", faults))
-        assert rows is not None
-        assert rows["grade"] == "poor"
-        assert [(row["name"], row["remedy"]) for row in rows["faults"]] == [("duplicates", "remove them")]
-        assert [row["name"] for row in rows["sound"]] == ["order"]
+        section = health_section(bc.HealthReport("Log(9 events)", faults))
+        assert section is not None
+        assert section["grade"] == "poor"
+        assert [(row["name"], row["remedy"]) for row in section["faults"]] == [("duplicates", "remove them")]
+        assert [row["name"] for row in section["passed"]] == ["order"]
 
     def test_drift_is_no_fault_for_a_run_in_log_order(self) -> None:
         actions = np.arange(2000) % 2
         drifting = np.linspace(0.0, 1.0, 2000) > np.random.default_rng(0).random(2000)
         log = bc.Log(None, actions, drifting * 1.0, np.full(2000, 0.5), reward_range=(0, 1))
-        found = findings(log, "p")
-        in_order, shuffled = (health_of(found, {"p": run}) for run in (STEERED, CLOCKED))
+        summary = summary_of(log, "p")
+        in_order, shuffled = (check_common_log(summary, {"p": replay}) for replay in (IN_ORDER, CLOCK))
         assert in_order is not None
         assert shuffled is not None
         assert (in_order["reward_drift"].verdict, shuffled["reward_drift"].verdict) == ("ok", "warn")
 
-    def test_estimates_of_two_logs_have_no_one_health(self, log: bc.Log) -> None:
+    def test_estimates_of_two_logs_have_no_common_check(self, log: bc.Log) -> None:
         other = bc.evaluate(log[:300], bc.Uniform(), bc.IPS())
-        assert health_of(summarize({"a": bc.evaluate(log, bc.Uniform(), bc.IPS()), "b": other}), {}) is None
+        assert check_common_log(summarize({"a": bc.evaluate(log, bc.Uniform(), bc.IPS()), "b": other}), {}) is None
 
-    def test_what_was_found_before_is_not_looked_for_again(self, log: bc.Log) -> None:
+    def test_a_given_health_report_is_used(self, log: bc.Log) -> None:
         known = bc.HealthReport("Log as examined", (bc.Finding("duplicates", "ok", 0.0, "none"),))
         page = report_html(bc.evaluate(log, bc.Uniform(), bc.IPS()), health=known)
         assert "Log as examined" in page

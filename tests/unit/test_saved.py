@@ -1,4 +1,4 @@
-"""Results as JSON files: what comes back is what was saved, and what is no result is refused."""
+"""Results as JSON files: a round trip changes nothing, and other files are refused."""
 
 from __future__ import annotations
 
@@ -71,7 +71,7 @@ class TestRoundTrip:
             assert type(read) is type(result)
             assert report_html(read, health=HEALTH) == report_html(result, health=HEALTH)
 
-    def test_what_stands_beside_the_result_comes_back(self, tmp_path: Path) -> None:
+    def test_facts_beside_the_result_come_back(self, tmp_path: Path) -> None:
         about = {"log": "even.csv", "events": 400}
         bc.save_result(comparison(), tmp_path / "r.json", about=about, partial=True, health=HEALTH)
         read = bc.load_result(tmp_path / "r.json")
@@ -87,16 +87,16 @@ class TestRoundTrip:
         assert math.isnan(read.std_error)
         assert read.diagnostics.theorem_1 == math.inf
 
-    def test_facts_of_evaluators_that_are_not_ours_are_kept(self, tmp_path: Path) -> None:
+    def test_diagnostics_of_user_evaluators_are_saved(self, tmp_path: Path) -> None:
         @dataclass(frozen=True)
-        class Own:
+        class UserDiagnostics:
             events: int = 7
             mood: str = "good"
 
             def to_dict(self) -> dict[str, Any]:
                 return {"events": self.events, "mood": self.mood}
 
-        read = saved_and_read(replace(estimates()["weights"], diagnostics=Own()), tmp_path)
+        read = saved_and_read(replace(estimates()["weights"], diagnostics=UserDiagnostics()), tmp_path)
         assert read.diagnostics.to_dict() == {"events": 7, "mood": "good"}
         assert read.diagnostics.events == 7
         assert "mood  good" in str(read.diagnostics)
@@ -159,7 +159,7 @@ class TestPlain:
             ("floats", ["x"], "floats is 'x'; it must be a number"),
         ],
     )
-    def test_what_does_not_fit_is_refused_by_its_place(self, field: str, value: Any, words: str) -> None:
+    def test_a_value_of_the_wrong_type_is_refused_with_its_path(self, field: str, value: Any, words: str) -> None:
         inner = Inner("a", 0.5)
         good = to_json(Everything(1, True, 0.5, 1.0, np.zeros(1), np.zeros(1, np.int64), inner, (), ("a", 1.0), {}))
         with pytest.raises(SourceError, match=f"thing.{words}".replace("{}", r"\{\}")):

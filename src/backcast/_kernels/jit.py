@@ -21,9 +21,6 @@ from numba import types
 from numba.core import cgutils
 from numba.extending import intrinsic
 
-COMPILING = "compiling, once: later runs start at once"
-
-
 F = TypeVar("F", bound=Callable[..., Any])
 
 
@@ -78,22 +75,22 @@ def uncached(function: F) -> F:
 
 
 class _Listener(numba.core.event.Listener):  # type: ignore[misc]  # numba has no types
-    def __init__(self, tell: Callable[[], None]) -> None:
-        self._tell: Callable[[], None] | None = tell
+    def __init__(self, callback: Callable[[], None]) -> None:
+        self._callback: Callable[[], None] | None = callback
 
     def on_start(self, event: object) -> None:
-        if self._tell is not None:
-            self._tell()
-            self._tell = None
+        if self._callback is not None:
+            self._callback()
+            self._callback = None
 
     def on_end(self, event: object) -> None:
         pass
 
 
 @contextmanager
-def telling_of_compilation(tell: Callable[[], None]) -> Iterator[None]:
-    """Call ``tell`` once if anything has to be compiled inside the block (a cached kernel does not)."""
-    with numba.core.event.install_listener("numba:compile", _Listener(tell)):
+def on_compilation(callback: Callable[[], None]) -> Iterator[None]:
+    """Call ``callback`` once if a kernel has to be compiled inside the block (a cached kernel does not)."""
+    with numba.core.event.install_listener("numba:compile", _Listener(callback)):
         yield
 
 

@@ -1,4 +1,4 @@
-"""The command line: thin words around the library."""
+"""The command line of backcast."""
 
 from __future__ import annotations
 

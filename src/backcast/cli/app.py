@@ -1,4 +1,4 @@
-"""The commands and their help; everything heavy is imported when a command runs."""
+"""The commands, their options and help; heavy modules are imported when a command runs."""
 
 from __future__ import annotations
 
@@ -12,87 +12,96 @@ from typing import Annotated
 import typer
 
 from backcast.cli import options as o
-from backcast.cli.settings import CommandInput, command
-from backcast.errors import BackcastError
+from backcast.cli.settings import Settings, command
+from backcast.errors import BackcastError, StopEvaluation
 
-INTERRUPTED, FAILED = 130, 1
-
-
-# what a stream says that takes no more; errors of files name them
+FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+# errors of a standard output that cannot be written; those of files have a file name
 UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EBADF)
-
+# the classes of usage errors are in different modules in different versions of typer; this one is always accessible
+UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 EXIT_CODES = (
-    "Exit codes: 0 done; 1 a failure nobody foresaw, with a traceback; 2 bad input; 130 interrupted, what was done by "
-    "then being printed and marked as partial."
+    "Exit codes: 0 success; 1 unexpected failure, with a traceback; 2 bad input; 130 interrupted, after the result so "
+    "far was printed and marked as partial."
 )
+CHECK_EXIT_CODES = "Exit codes: 0 no check failed; 1 at least one failed; 2 bad input; 130 interrupted."
+NEWS_EXAMPLE = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
+NEWS_COLUMNS = (
+    "news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked "
+    "--propensity probability"
+)
+TWO_LEARNERS = (
+    "--policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 --horizon 100 --replicates 60"
+)
+RUN_FILE_EXAMPLE = "The same settings can be in a run file, which [bold]backcast init LOG[/bold] writes:"
 
+CheckedPolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How well the log suits it is shown as well.")]
+ChartFile = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart to this file.")]
+ReportFile = Annotated[str, typer.Option(metavar="FILE", help="The HTML report to write.")]
 
 app = typer.Typer(
     name="backcast",
-    help="What would this policy have earned? Replays a log of decisions through policies that may learn as they go.",
+    help="What would this policy have earned? Replays a log of decisions through policies, fixed or learning.",
     epilog=EXIT_CODES,
     pretty_exceptions_enable=False,
     rich_markup_mode="rich",
 )
 
 
-# The classes of usage errors live in different modules in different versions of typer; this one is always at hand.
-UsageError: type[Exception] = typer.BadParameter.__mro__[1]
-
-
 def main(arguments: Sequence[str] | None = None) -> int:
-    """Run the command line and return its exit code; every foreseen error is one line on the error stream."""
+    """Run the command line and return its exit code; every expected error is one line on the error stream."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     try:
-        # asked directly, the command leaves sys.excepthook alone and hands its errors to us
+        # not app(words): that replaces sys.excepthook, and exits instead of raising errors
         code = typer.main.get_command(app).main(args=words, prog_name="backcast", standalone_mode=False)
         sys.stdout.flush()
     except UsageError as error:
-        return _failed(_usage(error))
-    except BackcastError as error:
-        return _failed(str(error))
-    except (typer.Abort, KeyboardInterrupt):
+        message: str = getattr(error, "format_message", error.__str__)()
+        path = getattr(getattr(error, "ctx", None), "command_path", "backcast")
+        return _fail(f"{message.rstrip('.')}; see '{path} --help'")
+    except (typer.Abort, KeyboardInterrupt, StopEvaluation):
         code = INTERRUPTED
+    except BackcastError as error:
+        return _fail(str(error))
     except BrokenPipeError:
-        _forget_output()
-        return 1
+        _discard_output()
+        return FAILED
     except MemoryError as error:
-        return _failed(
-            f"memory ran out ({str(error) or 'no more can be had'}); use fewer columns, a smaller hash_size or fewer "
+        return _fail(
+            f"memory ran out ({str(error) or 'no more is available'}); use fewer columns, a smaller hash_size or fewer "
             "rows, or a machine with more"
         )
     except OSError as error:
         if error.errno not in UNWRITABLE or error.filename is not None:
             raise
-        _forget_output()
-        return _failed(f"the output cannot be written: {error.strerror}")
+        _discard_output()
+        return _fail(f"the output cannot be written: {error.strerror}")
     if code == INTERRUPTED:
         print("interrupted", file=sys.stderr)
     return code if isinstance(code, int) else 0
 
 
-def _forget_output() -> None:
-    """What is still in the buffer has nowhere to go: the reader left, or the disk is full."""
+def _discard_output() -> None:
+    """Discard what is still in the buffer of standard output, which cannot be written."""
     with suppress(OSError, ValueError):
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
 
 
-def _usage(error: Exception) -> str:
-    message: str = getattr(error, "format_message", error.__str__)()
-    path = getattr(getattr(error, "ctx", None), "command_path", "backcast")
-    return f"{message.rstrip('.')}; see '{path} --help'"
-
-
-def _failed(message: str) -> int:
+def _fail(message: str) -> int:
     from backcast.cli.progress import print_status
 
     print_status(f"error: {message}")
-    return 2
+    return BAD_INPUT
 
 
-def _show_version(wanted: bool) -> None:
-    if wanted:
+def _exit_if(condition: bool, code: int) -> None:
+    if condition:
+        raise typer.Exit(code)
+
+
+def _show_version(requested: bool) -> None:
+    if requested:
         from importlib.metadata import version
 
         typer.echo(f"backcast {version('backcast')}")
@@ -100,30 +109,18 @@ def _show_version(wanted: bool) -> None:
 
 
 @app.callback()
-def _top(
+def _set_options(
     version: Annotated[
-        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and leave.")
+        bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
 ) -> None:
     """Options of backcast itself."""
 
 
-NEWS_COLUMNS = (
-    "news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked "
-    "--propensity probability"
-)
-
-
-ON_THE_NEWS = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
-
-
-WITH_A_FILE = "The same settings can stand in a run file, which [bold]backcast init LOG[/bold] writes:"
-
-
-def _epilog(example: str, codes: str = EXIT_CODES, with_file: str = "") -> str:
-    """An example on the demo's log, the same with a run file, and the exit codes."""
-    file = f"{WITH_A_FILE}\n\n{with_file}\n\n" if with_file else ""
-    return f"{ON_THE_NEWS}\n\n{example}\n\n{file}{codes}"
+def _epilog(example: str, run_file: str = "", ending: str = EXIT_CODES) -> str:
+    """Return an example on the demo's log, the same with a run file, and the exit codes."""
+    with_run_file = [RUN_FILE_EXAMPLE, run_file] if run_file else []
+    return "\n\n".join([NEWS_EXAMPLE, example, *with_run_file, ending])
 
 
 @app.command(epilog=_epilog("backcast init news.csv"))
@@ -132,159 +129,91 @@ def init(
     out: Annotated[str, typer.Option(metavar="FILE", help="The run file to write.")] = "run.toml",
     format: Annotated[  # noqa: A002
         str | None,
-        typer.Option(help="Kind of file, where its name does not say: parquet, csv, tsv, ndjson, dsjson ..."),
+        typer.Option(help="File format, if the name does not show it: parquet, csv, tsv, ndjson, dsjson ..."),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite a run file that is there.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing run file.")] = False,
     json: o.JSON = False,
     quiet: o.QUIET = False,
 ) -> None:
-    """Look at a log, guess which column plays which part, and write a run file with comments."""
-    from backcast.cli.init import write_draft
+    """Guess the role of each column of a log, and write a run file with comments."""
+    from backcast.cli.init import write_run_file
 
-    write_draft(log, out, format, force=force, json=json, quiet=quiet)
-
-
-BIG_LOG = (*o.LOG, *o.STREAM)
-
-
-EVALUATE_EXAMPLE = (
-    f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
-    "--horizon 300"
-)
+    write_run_file(log, out, format, force=force, json=json, quiet=quiet)
 
 
 @command(
     app,
-    (*BIG_LOG, *o.RUN, *o.WORK, *o.OUTPUT),
-    epilog=_epilog(EVALUATE_EXAMPLE, with_file="backcast evaluate run.toml"),
+    (*o.LOG, *o.RUN, *o.EXECUTION, *o.OUTPUT),
+    epilog=_epilog(
+        f"backcast evaluate {NEWS_COLUMNS} --policy uniform --policy linucb:alpha=0.3 --evaluator dr-ns:q=0.01 "
+        "--horizon 300",
+        "backcast evaluate run.toml",
+    ),
 )
-def evaluate(words: CommandInput) -> None:
-    """Say what policies would have earned on a log."""
-    from backcast.cli import run
-    from backcast.cli.output import check_output_paths, deliver
-    from backcast.cli.run import log_or_stream_of
+def evaluate(settings: Settings) -> None:
+    """Estimate what policies would have earned on a log."""
+    from backcast.cli.commands import run_evaluate
 
-    settings = words.settings
-    # words are checked before a file is read: a slip shows at once
-    check_output_paths(settings)
-    asked, policies = run.asked_from(settings, paired=False), run.policies_from(settings)
-    log = log_or_stream_of(settings, quiet=words.silent)
-    found = run.run_evaluations(log, policies, asked, quiet=words.silent)
-    if not found:
-        raise typer.Exit(INTERRUPTED)
-    left_out = [name for name in policies if name not in found]
-    if deliver(found, run.facts_about(log, settings.get("log")), words, left_out):
-        raise typer.Exit(INTERRUPTED)
-
-
-COMPARE_EXAMPLE = (
-    f"backcast compare {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
-    "--horizon 100 --replicates 60"
-)
-
-
-PAIRED = tuple(option for option in o.RUN if option.key != "interval")
-
-
-@command(
-    app, (*BIG_LOG, *PAIRED, *o.WORK, *o.OUTPUT), epilog=_epilog(COMPARE_EXAMPLE, with_file="backcast compare run.toml")
-)
-def compare(words: CommandInput) -> None:
-    """Say which policy earns more: paired differences on the same events with the same randomness, and a ranking."""
-    from backcast.cli import run
-    from backcast.cli.output import check_output_paths, deliver
-    from backcast.cli.run import log_or_stream_of
-    from backcast.errors import StopEvaluation
-
-    settings = words.settings
-    check_output_paths(settings)
-    asked, policies = run.asked_from(settings, paired=True), run.policies_from(settings, least=2)
-    log = log_or_stream_of(settings, quiet=words.silent)
-    try:
-        found = run.run_comparison(log, policies, asked, quiet=words.silent)
-    except StopEvaluation:
-        raise typer.Exit(INTERRUPTED) from None
-    left_out = [name for name in policies if name not in found.estimates]
-    if deliver(found, run.facts_about(log, settings.get("log")), words, left_out):
-        raise typer.Exit(INTERRUPTED)
-
-
-CHECK_EXAMPLE = f"backcast check {NEWS_COLUMNS} --policy linucb:alpha=0.3"
-
-
-CHECK_CODES = "Exit codes: 0 no finding failed; 1 at least one did; 2 bad input; 130 interrupted."
-
-
-OnePolicy = Annotated[str | None, typer.Option(help=f"{o.POLICY_HELP}How the log suits it is then said as well.")]
+    _exit_if(run_evaluate(settings), INTERRUPTED)
 
 
 @command(
     app,
-    BIG_LOG,
-    epilog=_epilog(CHECK_EXAMPLE, CHECK_CODES, "backcast check run.toml"),
-    more={"policy": OnePolicy},
+    (*o.LOG, *o.PAIRED_RUN, *o.EXECUTION, *o.OUTPUT),
+    epilog=_epilog(f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS}", "backcast compare run.toml"),
 )
-def check(words: CommandInput, policy: str | None) -> None:
-    """Look for what is wrong with a log, and say what to do about it."""
-    from backcast.checks.log import check as examine
-    from backcast.cli.output import print_health, print_json
-    from backcast.cli.run import log_or_stream_of, make_policies
+def compare(settings: Settings) -> None:
+    """Compare policies: paired differences on the same events with the same random numbers, and a ranking."""
+    from backcast.cli.commands import run_compare
 
-    made = None if policy is None else next(iter(make_policies([policy]).values()))
-    # where nobody says otherwise, drift is a fault
-    exchangeable = words.settings.get("exchangeable", True)
-    log = log_or_stream_of(words.settings, quiet=words.silent)
-    found = examine(log, made, exchangeable=exchangeable)
-    if words.json:
-        print_json(found.to_dict())
-    else:
-        print_health(found, quiet=words.quiet)
-    if found.verdict == "fail":
-        raise typer.Exit(FAILED)
-
-
-PLAN_EXAMPLE = (
-    f"backcast plan {NEWS_COLUMNS} --policy a=linucb:batch_size=10 --policy b=egreedy:epsilon=0.1,batch_size=10 "
-    "--horizon 100 --replicates 60 --difference 0.01"
-)
-
-
-PLAN_EPILOG = (
-    f"{_epilog(PLAN_EXAMPLE, 'With no log at all:')}\n\n"
-    f"backcast plan --reward-sd 0.3 --weight 5 --horizon 100 --difference 0.01\n\n{EXIT_CODES}"
-)
-
-
-Chart = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart to this file.")]
+    _exit_if(run_compare(settings), INTERRUPTED)
 
 
 @command(
     app,
-    (*BIG_LOG, *PAIRED, *o.PLANNING),
-    epilog=PLAN_EPILOG,
-    optional=True,
-    more={"html": Chart, "png": Chart, "svg": Chart},
+    o.LOG,
+    epilog=_epilog(
+        f"backcast check {NEWS_COLUMNS} --policy linucb:alpha=0.3", "backcast check run.toml", CHECK_EXIT_CODES
+    ),
+    flags_only={"policy": CheckedPolicy},
 )
-def plan(words: CommandInput, html: str | None, png: str | None, svg: str | None) -> None:
-    """Say how many events it takes to tell two policies apart, from a pilot log or from assumptions."""
+def check(settings: Settings, policy: str | None) -> None:
+    """Check a log for faults, and show remedies."""
+    from backcast.cli.commands import run_check
+
+    _exit_if(run_check(settings, policy), FAILED)
+
+
+@command(
+    app,
+    (*o.LOG, *o.PAIRED_RUN, *o.PLANNING),
+    epilog=_epilog(
+        f"backcast plan {NEWS_COLUMNS} {TWO_LEARNERS} --difference 0.01",
+        ending="Without a log:\n\n"
+        f"backcast plan --reward-sd 0.3 --weight 5 --horizon 100 --difference 0.01\n\n{EXIT_CODES}",
+    ),
+    log_required=False,
+    flags_only={"html": ChartFile, "png": ChartFile, "svg": ChartFile},
+)
+def plan(settings: Settings, html: str | None, png: str | None, svg: str | None) -> None:
+    """Compute how many events are needed to distinguish two policies, from a pilot log or from assumptions."""
     from backcast.cli.commands import run_plan
 
-    run_plan(words, {"html": html, "png": png, "svg": svg})
+    run_plan(settings, {"html": html, "png": png, "svg": svg})
 
 
-Drawing = Annotated[str | None, typer.Option(metavar="FILE", help="Write the chart of values to this file too.")]
-
-
-@app.command(epilog=_epilog("backcast report result.json").replace(ON_THE_NEWS, "Example:"))
+@app.command(epilog=f"Example:\n\nbackcast report result.json\n\n{EXIT_CODES}")
 def report(
-    result: Annotated[str, typer.Argument(metavar="RESULT.JSON", help="What evaluate or compare wrote with --out.")],
-    report: Annotated[str, typer.Option(metavar="FILE", help="Where the HTML report goes.")] = "report.html",
-    png: Drawing = None,
-    svg: Drawing = None,
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT.JSON", help="A file that evaluate or compare wrote with --save-json.")
+    ],
+    report: ReportFile = "report.html",
+    png: ChartFile = None,
+    svg: ChartFile = None,
     json: o.JSON = False,
     quiet: o.QUIET = False,
 ) -> None:
-    """Make the HTML report of a saved result again, without running anything again."""
+    """Make the HTML report and the chart of values of a saved result, without another run."""
     from backcast.cli.commands import redraw_report
 
     redraw_report(result, report, {"png": png, "svg": svg}, json=json, quiet=quiet)
@@ -292,25 +221,19 @@ def report(
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")
 def demo(
-    report: Annotated[str, typer.Option(metavar="FILE", help="Where the HTML report goes.")] = "report.html",
+    report: ReportFile = "report.html",
     log: Annotated[
         str | None,
-        typer.Option(metavar="FILE", help="Write the embedded log to this CSV file instead, to try the others on."),
+        typer.Option(metavar="FILE", help="Write the embedded log to this CSV file instead, for the other commands."),
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Same seed, same answer.")] = 0,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of all random numbers.")] = 0,
     json: o.JSON = False,
     quiet: o.QUIET = False,
 ) -> None:
-    """Compare four policies on an embedded log of a news page and write a report."""
-    from backcast.cli.commands import run_demo, write_log
-    from backcast.cli.output import check_output_paths, deliver
-    from backcast.cli.settings import Settings
+    """Compare four policies on an embedded log of a news page, and write a report."""
+    from backcast.cli.commands import run_demo, write_demo_log
 
     if log is not None:
-        write_log(log, quiet=quiet or json)
-        return
-    words = CommandInput(Settings({"report": report}), json, quiet)
-    check_output_paths(words.settings)
-    found, about = run_demo(seed, quiet=words.silent)
-    if deliver(found, about, words):
-        raise typer.Exit(INTERRUPTED)
+        write_demo_log(log, quiet=quiet or json)
+    else:
+        _exit_if(run_demo(Settings({"report": report}, json=json, quiet=quiet), seed), INTERRUPTED)

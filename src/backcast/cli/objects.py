@@ -1,6 +1,6 @@
-"""Policies and evaluators in words: ``linucb:alpha=0.3``, or ``module:factory`` for a user's own.
+"""Build policies, evaluators and intervals from text: ``linucb:alpha=0.3``, or ``module:factory`` for a user's own.
 
-A user's module is imported and its factory called: the one place where the command line runs code that is not ours.
+A user's module is imported and its factory called: the only place where the command line runs code of others.
 """
 
 from __future__ import annotations
@@ -23,11 +23,11 @@ from backcast.errors import BackcastError, OptionError
 
 @dataclass(frozen=True)
 class Registry:
-    """What is being named, its built-in names with their public names in backcast, and an example of a user's own."""
+    """A kind of object, its built-in names with their public names in backcast, and an example of a user's own."""
 
-    what: str
+    kind: str
     names: dict[str, str]
-    own: str
+    example: str
 
 
 POLICIES = Registry(
@@ -46,8 +46,6 @@ POLICIES = Registry(
     },
     "mymodule:make_policy",
 )
-
-
 EVALUATORS = Registry(
     "evaluator",
     {
@@ -74,8 +72,6 @@ EVALUATORS = Registry(
     },
     "mymodule:make_evaluator",
 )
-
-
 INTERVALS = Registry(
     "interval",
     {
@@ -98,7 +94,7 @@ INTERVALS = Registry(
 
 
 def build(text: str, registry: Registry, folder: Path | None = None) -> Any:
-    """The object that a text such as ``linucb:alpha=0.3`` stands for; modules are looked for in ``folder`` too.
+    """Build the object that a text such as ``linucb:alpha=0.3`` describes; modules are searched in ``folder`` too.
 
     >>> build("linucb:alpha=0.5", POLICIES)
     LinUCB(alpha=0.5, ridge=1, batch_size=1)
@@ -108,55 +104,84 @@ def build(text: str, registry: Registry, folder: Path | None = None) -> Any:
     backcast.errors.OptionError: there is no policy 'linubc'; did you mean 'linucb'? Built in: uniform, fixed, logged, \
 epsilon-greedy, egreedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
     """
-    head, _, rest = text.partition(":")
-    own, _, options = rest.partition(":")
-    if _name(head) not in registry.names and own.strip().isidentifier():
-        head, rest = f"{head}:{own}", options
-    return build_from(head, _options(head, rest), registry, folder)
+    name, _, options = text.partition(":")
+    factory, _, factory_options = options.partition(":")
+    if _normalize(name) not in registry.names and factory.strip().isidentifier():
+        name, options = f"{name}:{factory}", factory_options
+    return build_from(name, _parse_options(name, options), registry, folder)
 
 
-def build_from(kind: str, options: dict[str, Any], registry: Registry, folder: Path | None = None) -> Any:
-    """The object of a kind, built in or ``module:factory``, made with these options.
+def build_from(name: str, options: dict[str, Any], registry: Registry, folder: Path | None = None) -> Any:
+    """Build an object by its name, built in or ``module:factory``, with these options.
 
     >>> build_from("linucb", {"alpha": 0.5}, POLICIES)
     LinUCB(alpha=0.5, ridge=1, batch_size=1)
     """
-    if _name(kind) in registry.names:
-        factory = getattr(importlib.import_module("backcast"), registry.names[_name(kind)])
+    built_in = _normalize(name)
+    if built_in in registry.names:
+        factory = getattr(importlib.import_module("backcast"), registry.names[built_in])
         try:
-            return _called(factory, _name(kind), options)
+            return _call(factory, built_in, options)
         except BackcastError:
             raise
         except (TypeError, ValueError, OverflowError) as problem:
-            raise OptionError(f"{_name(kind)}: an option has a value that it cannot use ({problem})") from None
-    module, _, own = kind.partition(":")
-    if own.strip().isidentifier():
-        return _called(_imported(module.strip(), own.strip(), folder), kind, options)
+            raise OptionError(f"{built_in}: an option has an unusable value ({problem})") from None
+    module, _, attribute = name.partition(":")
+    if attribute.strip().isidentifier():
+        return _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
     raise OptionError(
-        f"there is no {registry.what} {module!r}{did_you_mean(_name(module), registry.names)} "
-        f"Built in: {', '.join(registry.names)}; your own: {registry.own}"
+        f"there is no {registry.kind} {module!r}{did_you_mean(_normalize(module), registry.names)} "
+        f"Built in: {', '.join(registry.names)}; your own: {registry.example}"
     )
 
 
-def _name(text: str) -> str:
-    return text.strip().lower().replace("_", "-")
-
-
 def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A question after the nearest name, or the end of the sentence.
+    """Return a suggestion of the nearest name, or the end of the sentence if none is near.
 
     >>> did_you_mean("alfa", ["alpha", "ridge"]), did_you_mean("x", ["alpha"])
     ("; did you mean 'alpha'?", '.')
     """
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {found[0]!r}?" if found else "."
+    nearest = difflib.get_close_matches(name, list(names), n=1)
+    return f"; did you mean {nearest[0]!r}?" if nearest else "."
 
 
-def _imported(module: str, name: str, folder: Path | None) -> Callable[..., Any]:
-    """A user's factory; modules in the current folder are found, and those beside the run file."""
-    for place in (os.getcwd(), *([] if folder is None else [str(folder)])):
-        if place not in sys.path:
-            sys.path.insert(0, place)
+def _normalize(name: str) -> str:
+    return name.strip().lower().replace("_", "-")
+
+
+def _parse_options(name: str, text: str) -> dict[str, Any]:
+    """Parse ``key=value,key=value``; commas inside brackets belong to a value."""
+    options = {}
+    for part in re.split(r",(?![^\[(]*[\])])", text):
+        key, sign, value = part.partition("=")
+        if sign:
+            options[key.strip()] = _parse_value(value.strip())
+        elif part.strip():
+            raise OptionError(f"{name}: {part.strip()!r} is not an option; write key=value, such as {name}:key=0.5")
+    return options
+
+
+def _parse_value(text: str) -> Any:
+    """Parse a number, a truth value, None or a list; anything else is text.
+
+    >>> _parse_value("0.5"), _parse_value("true"), _parse_value("[0.25, 0.75]"), _parse_value("big")
+    (0.5, True, [0.25, 0.75], 'big')
+    """
+    words = {"true": True, "false": False, "none": None}
+    if text.lower() in words:
+        return words[text.lower()]
+    try:
+        return ast.literal_eval(text)
+    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
+        # not a literal of Python, or nested too deeply for its parser
+        return text
+
+
+def _import_factory(module: str, name: str, folder: Path | None) -> Callable[..., Any]:
+    """Import a user's factory from the current folder, the folder of the run file, or what is installed."""
+    for searched in (os.getcwd(), *([] if folder is None else [str(folder)])):
+        if searched not in sys.path:
+            sys.path.insert(0, searched)
     try:
         missing = importlib.util.find_spec(module) is None
     except (ImportError, ValueError):
@@ -169,26 +194,23 @@ def _imported(module: str, name: str, folder: Path | None) -> Callable[..., Any]
         raise OptionError(f"module {module!r} has no {name!r}{did_you_mean(name, vars(loaded))}")
     if not callable(factory):
         raise OptionError(f"{module}:{name} is a {type(factory).__name__}; give a function or class that makes one")
-    return factory  # type: ignore[no-any-return]  # whatever the user wrote; it is called and judged by what it makes
+    return factory  # type: ignore[no-any-return]  # any callable; the object that it returns is checked later
 
 
-def _options(name: str, text: str) -> dict[str, Any]:
-    return dict(_option(part, name) for part in re.split(r",(?![^\[(]*[\])])", text) if part.strip())
-
-
-def _called(factory: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
+def _call(factory: Callable[..., Any], name: str, options: dict[str, Any]) -> Any:
+    """Call a factory after a check of the options against its signature."""
     try:
         signature = inspect.signature(factory)
-    except ValueError:  # some built-in classes do not tell
+    except ValueError:  # some built-in classes have no signature
         return factory(**options)
     known = signature.parameters
-    takes_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
+    accepts_any = any(parameter.kind is parameter.VAR_KEYWORD for parameter in known.values())
     for key, value in options.items():
         if key in known:
             _check_number(name, known[key], value)
-        elif not takes_any:
-            listed = f"Options: {', '.join(known)}" if known else "It takes none"
-            raise OptionError(f"{name} has no option {key!r}{did_you_mean(key, known)} {listed}")
+        elif not accepts_any:
+            choices = f"Options: {', '.join(known)}" if known else "It takes none"
+            raise OptionError(f"{name} has no option {key!r}{did_you_mean(key, known)} {choices}")
     try:
         signature.bind(**options)
     except TypeError as problem:
@@ -196,33 +218,10 @@ def _called(factory: Callable[..., Any], name: str, options: dict[str, Any]) -> 
     return factory(**options)
 
 
-def _option(part: str, name: str) -> tuple[str, Any]:
-    key, sign, value = part.partition("=")
-    if not sign:
-        raise OptionError(f"{name}: {part.strip()!r} is not an option; write key=value, such as {name}:key=0.5")
-    return key.strip(), _value(value.strip())
-
-
-def _value(text: str) -> Any:
-    """A number, a truth, a list, or the text itself.
-
-    >>> _value("0.5"), _value("true"), _value("[0.25, 0.75]"), _value("big")
-    (0.5, True, [0.25, 0.75], 'big')
-    """
-    words = {"true": True, "false": False, "none": None}
-    if text.lower() in words:
-        return words[text.lower()]
-    try:
-        return ast.literal_eval(text)
-    except (ValueError, TypeError, SyntaxError, RecursionError, MemoryError):
-        # no value of Python, or one nested too deeply for its parser
-        return text
-
-
 def _check_number(name: str, parameter: inspect.Parameter, value: Any) -> None:
-    """Refuse what is not a number where the parameter is annotated as one."""
+    """Refuse a value that is not a number if the parameter is annotated as one."""
     annotation = parameter.annotation
-    words = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
-    fits = isinstance(value, int | float) or (value is None and words.endswith("| None"))
-    if words.removesuffix(" | None") in ("float", "int") and not fits:
+    type_name = annotation if isinstance(annotation, str) else getattr(annotation, "__name__", "")
+    fits = isinstance(value, int | float) or (value is None and type_name.endswith("| None"))
+    if type_name.removesuffix(" | None") in ("float", "int") and not fits:
         raise OptionError(f"{name}: {parameter.name} is {value!r}; it must be a number")

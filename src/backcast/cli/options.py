@@ -1,4 +1,4 @@
-"""The settings of a run, each said once: what a flag and a run file call it, what it takes, and what it means."""
+"""The schema of settings: flag, key in a run file, type, default and help of each."""
 
 from __future__ import annotations
 
@@ -13,72 +13,53 @@ from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry
 
 @dataclass(frozen=True)
 class Kind:
-    """What a setting takes: the type a flag is read as, the words for a run file, and whether a value of one fits."""
+    """Type of a setting: the type of its flag, the description of its values, and the check of a run file's value."""
 
-    flag: Any
-    words: str
-    fits: Callable[[Any], bool]
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, int | float) and not isinstance(value, bool)
-
-
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _are(value: Any, fits: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(fits, value))
+    flag_type: Any
+    description: str
+    accepts: Callable[[Any], bool]
 
 
 def _is_text(value: Any) -> bool:
     return isinstance(value, str)
 
 
+def _is_count(value: Any) -> bool:
+    return isinstance(value, int) and not isinstance(value, bool)
+
+
+def _is_number(value: Any) -> bool:
+    return isinstance(value, float) or _is_count(value)
+
+
+def _is_list(value: Any, accepts: Callable[[Any], bool]) -> bool:
+    return isinstance(value, list) and all(map(accepts, value))
+
+
+def _is_table(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(entry, str | dict) for entry in value.values())
+
+
 TEXT = Kind(str, "text", _is_text)
-
-
 COUNT = Kind(int, "a whole number", _is_count)
-
-
 NUMBER = Kind(float, "a number", _is_number)
-
-
 TRUTH = Kind(bool, "true or false", lambda value: isinstance(value, bool))
-
-
-TEXTS = Kind(list[str], "text, or a list of texts", lambda value: _is_text(value) or _are(value, _is_text))
-
-
+TEXTS = Kind(list[str], "text, or a list of texts", lambda value: _is_text(value) or _is_list(value, _is_text))
 NUMBERS = Kind(
-    list[float], "a number, or a list of numbers", lambda value: _is_number(value) or _are(value, _is_number)
+    list[float], "a number, or a list of numbers", lambda value: _is_number(value) or _is_list(value, _is_number)
 )
-
-
-RANGE = Kind(tuple[float, float], "two numbers", lambda value: _are(value, _is_number) and len(value) == 2)
-
-
+RANGE = Kind(tuple[float, float], "two numbers", lambda value: _is_list(value, _is_number) and len(value) == 2)
 TEXT_OR_NUMBER = Kind(str, "text or a number", lambda value: _is_text(value) or _is_number(value))
-
-
 TEXT_OR_COUNT = Kind(str, "text or a whole number", lambda value: _is_text(value) or _is_count(value))
-
-
-TABLE = Kind(
-    list[str],
-    "a table of names and policies",
-    lambda value: isinstance(value, dict) and all(isinstance(one, str | dict) for one in value.values()),
-)
+TABLE = Kind(list[str], "a table of names and policies", _is_table)
 
 
 @dataclass(frozen=True)
 class Option:
     """One setting.
 
-    ``key`` is its name in a run file; the flag is the same with hyphens unless ``flags`` says otherwise. ``least`` is
-    the smallest number allowed, ``default`` what holds where nothing is said, in words; ``names`` are completed by
-    the shell.
+    ``key`` is its name in a run file; the flag is the same with hyphens unless ``flags`` differs. ``default`` is the
+    default in words, ``minimum`` the smallest number allowed, ``names`` the registry for shell completion.
     """
 
     key: str
@@ -86,136 +67,121 @@ class Option:
     help: str
     default: str = ""
     flags: str = ""
-    least: int | None = None
+    minimum: int | None = None
     metavar: str | None = None
     names: Registry | None = None
     panel: str | None = None
 
     @property
     def flag(self) -> str:
-        """How the command line spells it."""
+        """The flag on the command line."""
         return self.flags or f"--{self.key.replace('_', '-')}"
 
 
-def annotated(option: Option) -> Any:
-    """The option as typer wants it; None where it is not given, so that a run file can speak."""
-    shown: Any = option.default or False
-    completed = None if option.names is None else _completion(option.names)
+def typer_annotation(option: Option) -> Any:
+    """Return the annotation that typer needs; a flag that is not given is None, so that the run file decides."""
+    names = [] if option.names is None else option.names.names
+
+    def complete(incomplete: str) -> list[str]:
+        return [name for name in names if name.startswith(incomplete)]
+
+    shown_default: Any = option.default or False
     return Annotated[
-        option.kind.flag | None,
+        option.kind.flag_type | None,
         typer.Option(
             option.flag,
             help=option.help,
-            min=option.least,
+            min=option.minimum,
             metavar=option.metavar,
             rich_help_panel=option.panel,
-            show_default=shown,
-            autocompletion=completed,
+            show_default=shown_default,
+            autocompletion=None if option.names is None else complete,
         ),
     ]
 
 
-def _completion(registry: Registry) -> Callable[[str], list[str]]:
-    def names(incomplete: str) -> list[str]:
-        return [name for name in registry.names if name.startswith(incomplete)]
-
-    return names
-
-
 def _panel(name: str, *options: Option) -> tuple[Option, ...]:
-    """Options that help shows together."""
+    """Options under one heading of the help."""
     return tuple(replace(option, panel=name) for option in options)
 
 
 LOG = _panel(
     "The log",
     Option(
-        "context", TEXTS, "Context columns by name or quoted pattern. May be given several times.", metavar="COLUMN"
+        "context", TEXTS, "Context columns, by name or quoted pattern. May be given several times.", metavar="COLUMN"
     ),
     Option("action", TEXT, "Column of the action that was taken.", metavar="COLUMN"),
-    Option("reward", TEXT, "Column of the reward that came of it.", metavar="COLUMN"),
+    Option("reward", TEXT, "Column of the reward.", metavar="COLUMN"),
     Option(
         "propensity",
         TEXT_OR_NUMBER,
-        "Column of the probability with which it was taken, or the probability itself where it was always the same.",
+        "Column of the probability of the action that was taken, or the probability itself if it is constant.",
         metavar="COLUMN|P",
     ),
-    Option(
-        "estimate_propensities",
-        TRUTH,
-        "Estimate the probabilities, where nobody wrote them down.",
-    ),
+    Option("estimate_propensities", TRUTH, "Estimate the probabilities if they were not recorded."),
     Option(
         "available",
         TEXTS,
-        "Columns of the actions that were eligible: one an action, or one column of lists.",
+        "Columns of the eligible actions: one per action, or one column of lists.",
         metavar="COLUMN",
     ),
     Option(
         "logging_probabilities",
         TEXTS,
-        "Columns of the logger's probabilities of all actions, likewise.",
+        "Columns of the logger's probabilities of all actions: one per action, or one column of lists.",
         metavar="COLUMN",
     ),
-    Option("times", TEXT, "Column of when it happened, for looking at drift.", metavar="COLUMN"),
+    Option("times", TEXT, "Column of the time of each event, for the test for drift.", metavar="COLUMN"),
     Option(
         "n_actions",
         COUNT,
-        "Number of actions, where the log need not show all; they are then 0, 1, 2, ...",
-        least=1,
+        "Number of actions, if the log may not contain all of them; they are then 0, 1, 2, ...",
+        minimum=1,
         metavar="K",
     ),
     Option(
         "action_labels",
         TEXTS,
-        "All actions in order, where columns speak of all of them, or a few are never seen.",
+        "All actions in order, if columns refer to actions by position, or some actions never occur.",
         metavar="LABEL",
     ),
     Option("reward_range", RANGE, "Known lowest and highest reward, such as 0 1.", metavar="LOW HIGH"),
     Option(
         "hash_size",
         COUNT,
-        "Features that a column of text is hashed into.",
+        "Number of features that a text column is hashed into.",
         "32; 128 for Vowpal Wabbit",
-        least=1,
+        minimum=1,
         metavar="N",
     ),
     Option(
         "format",
         TEXT,
-        "Kind of file, where its name does not say: parquet, csv, tsv, ndjson; vw, dsjson, cb or adf for a log of "
-        "Vowpal Wabbit, which names no columns.",
+        "File format, if the name does not show it: parquet, csv, tsv, ndjson; vw, dsjson, cb or adf for a log of "
+        "Vowpal Wabbit, which has no columns to name.",
         metavar="KIND",
     ),
     Option(
         "exchangeable",
         TRUTH,
-        "Whether the order of the log means nothing. If not given, drift is looked for, and warned of.",
+        "Whether the order of the log carries no information. If not given, the log is tested for drift, with a "
+        "warning if there is any.",
         flags="--exchangeable/--not-exchangeable",
     ),
-)
-
-
-STREAM = _panel(
-    "The log",
     Option(
         "stream",
         TRUTH,
-        "Whether the log is read in parts, never all of it in memory. If not given, it is when it would take more than "
-        "half of the memory that is free.",
+        "Whether the log is read in parts and never held in memory whole. If not given, this is done for logs that "
+        "would need more than half of the free memory.",
         flags="--stream/--no-stream",
     ),
 )
-
-
 POLICY_HELP = (
     "Policy, such as uniform or linucb:alpha=0.3, or module:factory for your own: a function or class in a module of "
     "the current folder, which is imported and called. "
 )
-
-
 RUN = _panel(
-    "The question",
+    "The evaluation",
     Option(
         "policies",
         TABLE,
@@ -227,7 +193,7 @@ RUN = _panel(
     Option(
         "evaluator",
         TEXT,
-        "auto chooses. For policies that learn: clock, dr-ns:q=0.01, wc, rs, replay; for fixed ones: dr, ips, "
+        "auto selects one. For learning policies: clock, dr-ns:q=0.01, wc, rs, replay; for fixed ones: dr, ips, "
         "snips, clipped-ips, sndr, switch-dr, shrinkage-dr, pessimistic-dr, sub-gaussian, baseline-ips, cab, mrdr, "
         "reward-quantile:q=0.5, cvar:share=0.1; for both: dm.",
         "auto",
@@ -237,68 +203,69 @@ RUN = _panel(
     Option(
         "interval",
         TEXT,
-        "In place of the evaluator's own. For policies that learn: group-jackknife, segments, theorem-2, anytime; "
+        "In place of the evaluator's default. For learning policies: group-jackknife, segments, theorem-2, anytime; "
         "for fixed ones: normal, student, bootstrap, bca, hoeffding, empirical-bernstein, clopper-pearson, "
         "cressie-read, betting.",
         metavar="INTERVAL",
         names=INTERVALS,
     ),
-    Option("horizon", COUNT, "Rounds the policy would run for; one pass over the log if not given.", metavar="T"),
+    Option("horizon", COUNT, "Rounds that the policy runs for; one pass over the log if not given.", metavar="T"),
     Option("level", NUMBER, "Level of the intervals.", "0.95", metavar="SHARE"),
-    Option("seed", COUNT, "Same seed, same answer.", "0", least=0, metavar="N"),
+    Option(
+        "seed", COUNT, "Seed of all random numbers; the same seed gives the same result.", "0", minimum=0, metavar="N"
+    ),
     Option(
         "replicates",
         TEXT_OR_COUNT,
-        "Runs on subsets of the log, for the standard error of a policy that learns; auto goes on until chance "
-        "in the runs hardly counts. The evaluator's own choice if not given.",
+        "Runs on subsets of the log, for the standard error of a learning policy; auto adds runs until the "
+        "Monte-Carlo error is small. The evaluator's default if not given.",
         metavar="N|auto|none",
     ),
-    Option("jobs", COUNT, "Replicates run at once; the answer does not depend on it.", "1", least=1, metavar="N"),
+    Option("jobs", COUNT, "Replicates run in parallel; the result does not depend on it.", "1", minimum=1, metavar="N"),
 )
-
-
-WORK = _panel(
-    "Where the work is done",
+PAIRED_RUN = tuple(option for option in RUN if option.key != "interval")
+EXECUTION = _panel(
+    "Execution",
     Option(
         "engine",
         TEXT,
-        "local; dask or ray for a cluster (pip install 'backcast[dask]', 'backcast[ray]'). The answer does not depend "
-        "on it.",
+        "local; dask or ray for a cluster (extras dask and ray of the package). The result does not depend on it.",
         "local",
         metavar="ENGINE",
     ),
     Option(
         "scheduler",
         TEXT,
-        "Address of the cluster, such as tcp://HOST:8786 for Dask; a Ray of its own on this machine if not given.",
+        "Address of the cluster, such as tcp://HOST:8786 for Dask; a new Ray on this machine if not given.",
         metavar="ADDRESS",
     ),
     Option(
         "checkpoint",
         TEXT,
-        "Folder in which finished replicates are kept: the same command started again goes on from there.",
+        "Folder for finished replicates; the same command, started again, continues from them.",
         metavar="DIR",
     ),
-    Option("time_limit", NUMBER, "Seconds that one replicate may take; any time if not given.", metavar="SECONDS"),
+    Option("time_limit", NUMBER, "Time limit of one replicate in seconds; none if not given.", metavar="SECONDS"),
 )
-
-
 OUTPUT = _panel(
     "Files to write",
     Option("report", TEXT, "Write an HTML report to this file.", metavar="FILE"),
-    Option("out", TEXT, "Save the result as JSON in this file; backcast report makes a report of it.", metavar="FILE"),
+    Option(
+        "save_json",
+        TEXT,
+        "Save the result as JSON in this file; 'backcast report' makes a report from it.",
+        metavar="FILE",
+    ),
 )
-
-
 PLANNING = _panel(
     "The plan",
     Option(
         "difference",
         NUMBERS,
-        "Difference in reward a round that must be told. May be given several times.",
+        "Difference in reward per round to detect. May be given several times.",
         metavar="NUMBER",
     ),
-    Option("power", NUMBER, "Chance of telling it, where it is there.", "0.8", metavar="NUMBER"),
+    Option("power", NUMBER, "Probability of detecting the difference.", "0.8", metavar="NUMBER"),
     Option(
         "reward_sd",
         NUMBER,
@@ -308,18 +275,24 @@ PLANNING = _panel(
     Option(
         "weight",
         NUMBER,
-        "Likewise: typical weight pi/p of an action the policy takes; K for a uniform log.",
+        "Without a pilot log: typical weight pi/p of the policy's actions; K for a uniform log.",
         metavar="NUMBER",
     ),
-    Option("agreement", NUMBER, "Likewise: share of decisions in which the two policies agree.", "0", metavar="NUMBER"),
-    Option("run_sd", NUMBER, "Likewise: spread of a policy's average reward over live runs.", "0", metavar="NUMBER"),
+    Option(
+        "agreement",
+        NUMBER,
+        "Without a pilot log: share of decisions in which the two policies agree.",
+        "0",
+        metavar="NUMBER",
+    ),
+    Option(
+        "run_sd",
+        NUMBER,
+        "Without a pilot log: standard deviation of a policy's average reward over live runs.",
+        "0",
+        metavar="NUMBER",
+    ),
 )
-
-
-KEYS = {option.key: option for option in (*LOG, *STREAM, *RUN, *WORK, *OUTPUT, *PLANNING)}
-
-
+KEYS = {option.key: option for option in (*LOG, *RUN, *EXECUTION, *OUTPUT, *PLANNING)}
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
-
-
-QUIET = Annotated[bool, typer.Option("--quiet", help="No progress, verdict or notes.")]
+QUIET = Annotated[bool, typer.Option("--quiet", help="Print no progress, verdict or notes.")]

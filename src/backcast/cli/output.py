@@ -1,4 +1,4 @@
-"""Words beside the result, and results for machines."""
+"""Output of commands: tables and JSON on standard output, and reports, results and charts in files."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import io
 import json
 import sys
 import tempfile
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import cache
 from pathlib import Path
@@ -17,194 +17,181 @@ from backcast._request import is_partial
 from backcast.cli.progress import print_status
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError, printable
-from backcast.estimate import Estimate
-from backcast.report._format import format_number, joined
-from backcast.report._summary import ResultSummary, summarize, verdict
-from backcast.report.html import health_of, remarks, replay_summaries_of
+from backcast.report._format import format_number, join_names
+from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
+from backcast.report.html import check_common_log, collect_replays, save_report
 from backcast.report.text import differences_table, estimates_table
-from backcast.results import result_document, save_result
+from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
-    from rich.table import Table
-
-    from backcast.checks.findings import Finding, HealthReport
-    from backcast.cli.settings import CommandInput
-    from backcast.comparison import Comparison
-
-
-def print_json(payload: Mapping[str, Any]) -> None:
-    """Strict JSON on standard output, and nothing else."""
-    sys.stdout.write(json.dumps(payload, indent=2, allow_nan=False) + "\n")
-
-
-STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
-
-
-def print_health(report: HealthReport, *, quiet: bool) -> None:
-    """The findings, the worst first, or the faults alone if quiet; then the policy, and the verdict in words."""
     from rich.console import Console
 
-    console = Console(highlight=False, soft_wrap=False)
-    sound = () if quiet else tuple(finding for finding in report.findings if finding.verdict == "ok")
-    shown = (*report.faults, *sound)
-    if shown:
-        console.print(findings_table(shown))
-    if report.policy is not None:
-        for line in str(report.policy).splitlines():
-            console.print(printable(line), markup=False)
-    console.print(printable(_verdict(report)), markup=False)
+    from backcast.checks.findings import HealthReport
+
+VERDICT_STYLES = {"ok": "green", "warn": "yellow", "fail": "red"}
+PIXELS_PER_UNIT = 2.0  # of a PNG, for screens of high resolution
 
 
-def findings_table(findings: tuple[Finding, ...]) -> Table:
-    """A row a finding: verdict, name, figure, what was found, and what to do about it."""
-    from rich import box
-    from rich.table import Table
-
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("verdict")
-    table.add_column("looked at", no_wrap=True)
-    table.add_column("figure", justify="right", no_wrap=True)
-    table.add_column("found, and what to do", overflow="fold")
-    for finding in findings:
-        table.add_row(*_row(finding))
-    return table
+def print_json(document: dict[str, Any]) -> None:
+    """Print strict JSON on standard output."""
+    sys.stdout.write(json.dumps(document, indent=2, allow_nan=False) + "\n")
 
 
-def _row(finding: Finding) -> tuple[Any, ...]:
-    from rich.text import Text
+def open_console() -> Console:
+    """Return a console for standard output that adds no colours of its own."""
+    from rich.console import Console
 
-    found = printable(finding.message) + (f"\n→ {printable(finding.remedy)}" if finding.remedy else "")
-    verdict = Text(finding.verdict, style=STYLES[finding.verdict])
-    # Text, not markup: labels of the log may hold brackets
-    return verdict, finding.name.replace("_", " "), format_number(float(finding.figure)), Text(found)
+    return Console(highlight=False, soft_wrap=False)
 
 
-def _verdict(report: HealthReport) -> str:
-    faults = {verdict: sum(f.verdict == verdict for f in report.findings) for verdict in ("fail", "warn")}
-    if report.verdict == "ok":
-        return f"{report.about}: nothing is wrong."
-    counted = f"{faults['fail']} failed, {faults['warn']} warned, of {len(report.findings)} findings"
-    trust = "do not trust estimates from it as it is" if faults["fail"] else "read the warnings before the estimates"
-    return f"{report.about}: {counted}; {trust}."
+def print_line(console: Console, text: str) -> None:
+    """Print text of any origin, without markup and control characters."""
+    console.print(printable(text), markup=False)
 
 
-SHARPNESS = 2.0  # pixels a unit, for screens of today
+def check_output_paths(settings: Settings) -> None:
+    """Refuse paths that cannot be written, before the work instead of after it."""
+    save_json = settings.get("save_json")
+    if save_json is not None and save_json.lower().endswith((".html", ".htm")):
+        raise OptionError(
+            f"save_json is {save_json!r}, but the result is saved as JSON; give a name that ends in .json, or use "
+            "--report for an HTML report"
+        )
+    for key, what in (("report", "report"), ("save_json", "result")):
+        if settings.get(key) is not None:
+            check_writable(settings.get(key), what)
+
+
+def deliver(result: Any, about: dict[str, Any], settings: Settings, missing: Sequence[str] = ()) -> bool:
+    """Print a dict of estimates or a comparison, write the files, and return whether the result is partial.
+
+    ``missing`` names policies that were not evaluated because the run was stopped.
+    """
+    result = _cache_replays(result)
+    summary = summarize(result)
+    notes = [*summary.notes, *(note for estimate in summary.estimates.values() for note in estimate.notes)]
+    partial = bool(missing) or is_partial(notes)
+    try:
+        if settings.json:
+            print_json(result_document(result, about=about, partial=partial))
+        else:
+            _print_summary(summary, about, partial=partial, quiet=settings.quiet)
+            sys.stdout.flush()
+        if missing:
+            print_status(f"stopped before {join_names(missing)}")
+    except OSError:
+        # standard output cannot be written, but the result may have taken long to compute
+        _write_files(result, summary, about, settings, partial=partial)
+        raise
+    _write_files(result, summary, about, settings, partial=partial)
+    return partial
+
+
+def _cache_replays(result: Any) -> Any:
+    """Return the result with estimates that repeat their run at most once, for all files together."""
+    if not isinstance(result, dict):
+        return replace(result, estimates=_cache_replays(result.estimates))
+    return {
+        name: replace(estimate, _replay_summary=estimate._replay_summary and cache(estimate._replay_summary))
+        for name, estimate in result.items()
+    }
+
+
+def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bool, quiet: bool) -> None:
+    """Print the table of estimates, that of differences if there are any, and unless quiet the verdict and notes."""
+    console = open_console()
+    events, reward = format_number(about["events"]), format_number(about["average reward in the log"])
+    title = f"{events} events, {about['actions']} actions; average reward in the log: {reward} per round"
+    print_line(console, f"PARTIAL RESULT. {title}" if partial else title)
+    console.print(estimates_table(summary))
+    if summary.differences:
+        console.print(differences_table(summary))
+    if not quiet:
+        for paragraph in (verdict(summary), *(f"Note: {note}" for note in collect_notes(summary))):
+            print_line(console, paragraph)
+
+
+def _write_files(
+    result: Result, summary: ResultSummary, about: dict[str, Any], settings: Settings, *, partial: bool
+) -> None:
+    """Write the JSON file and the report, if they are set; a failure of the one does not prevent the other."""
+    save_json, report = settings.get("save_json"), settings.get("report")
+    if save_json is None and report is None:
+        return
+    health = check_common_log(summary, collect_replays(summary))
+    writers: dict[str, Callable[[], Path]] = {}
+    if save_json is not None:
+        writers["result"] = lambda: _save_result(result, save_json, about=about, partial=partial, health=health)
+    if report is not None:
+        writers["report"] = lambda: save_report(summary, report, about=about, health=health)
+    problems = []
+    for what, write in writers.items():
+        try:
+            path = write()
+        except OptionError as problem:
+            problems.append(str(problem))
+            continue
+        if not settings.silent:
+            print_status(f"The {what} is in {path}")
+    if problems:
+        raise OptionError("; ".join(problems))
+
+
+def _save_result(result: Result, path: str, **facts: Any) -> Path:
+    """Save the result; if the path cannot be written, save it in a temporary folder, and name that in the error."""
+    try:
+        return save_result(result, path, **facts)
+    except OptionError as problem:
+        try:
+            fallback = save_result(result, Path(tempfile.mkdtemp(prefix="backcast-"), "result.json"), **facts)
+        except (OptionError, OSError):
+            raise problem from None
+        raise OptionError(f"{problem}; it was saved in {fallback}") from None
 
 
 def save_chart(chart: Any, path: str, kind: str) -> Path:
-    """Write a chart as "html", "png" or "svg", and say where it is."""
-    drawn: Any = io.BytesIO() if kind == "png" else io.StringIO()
-    # inlined: the page asks nothing of other servers
-    chart.save(drawn, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": SHARPNESS}))
-    content = drawn.getvalue()
+    """Write a chart as "html", "png" or "svg", and return its path."""
+    buffer: Any = io.BytesIO() if kind == "png" else io.StringIO()
+    # inline: the page loads nothing from other servers
+    chart.save(buffer, format=kind, **({"inline": True} if kind == "html" else {"scale_factor": PIXELS_PER_UNIT}))
+    content = buffer.getvalue()
     with atomic_write(path, "chart") as file:
         file.write(content if isinstance(content, bytes) else content.encode())
     return Path(path).resolve()
 
 
-def check_output_paths(settings: Settings) -> None:
-    """A file that has nowhere to go is better known before the work than after it."""
-    for key, what in (("report", "report"), ("out", "result")):
-        path = settings.get(key)
-        if path is not None:
-            check_writable(path, what)
+def print_health(report: HealthReport, *, quiet: bool) -> None:
+    """Print the findings, the worst first (if quiet, only the faults), the fit of the policy, and the verdict."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
 
-
-def deliver(result: Any, about: dict[str, Any], words: CommandInput, left_out: Sequence[str] = ()) -> bool:
-    """Print estimates by name or a comparison, write what is wanted, and say whether the result is only partial."""
-    partial = bool(left_out) or is_partial(_all_notes(result))
-    try:
-        if words.json:
-            print_json(result_document(result, about=about, partial=partial))
-        else:
-            title = _title(about)
-            print_result(result, f"PARTIAL RESULT. {title}" if partial else title, quiet=words.quiet)
-            sys.stdout.flush()
-        if left_out:
-            print_status(f"stopped before {joined(left_out)}")
-    except OSError:
-        # nobody reads what is printed, but the result may have taken long
-        _write(result, about, words, partial=partial)
-        raise
-    _write(result, about, words, partial=partial)
-    return partial
-
-
-def _write(result: Any, about: dict[str, Any], words: CommandInput, *, partial: bool) -> None:
-    out, report = words.settings.get("out"), words.settings.get("report")
-    if out is None and report is None:
+    console = open_console()
+    table = Table(box=box.SIMPLE_HEAD)
+    table.add_column("verdict")
+    table.add_column("check", no_wrap=True)
+    table.add_column("figure", justify="right", no_wrap=True)
+    table.add_column("finding and remedy", overflow="fold")
+    passed = [finding for finding in report.findings if finding.verdict == "ok"]
+    for finding in (*report.faults, *([] if quiet else passed)):
+        remedy = f"\n→ {printable(finding.remedy)}" if finding.remedy else ""
+        # Text, not markup: labels of the log may contain brackets
+        table.add_row(
+            Text(finding.verdict, style=VERDICT_STYLES[finding.verdict]),
+            finding.name.replace("_", " "),
+            format_number(float(finding.figure)),
+            Text(f"{printable(finding.message)}{remedy}"),
+        )
+    if table.row_count:
+        console.print(table)
+    for line in [] if report.policy is None else str(report.policy).splitlines():
+        print_line(console, line)
+    if report.verdict == "ok":
+        print_line(console, f"{report.about}: no problem found.")
         return
-    result = _looked_at_once(result)
-    health = health_of(summarize(result), replay_summaries_of(summarize(result)))
-    problems: list[str] = []
-    if out is not None:
-        beside = {"about": about, "partial": partial, "health": health}
-        _tell("result", lambda: _saved_somewhere(result, out, beside), words, problems)
-    if report is not None:
-        from backcast.report.html import save_report
-
-        _tell("report", lambda: save_report(result, report, about=about, health=health), words, problems)
-    if problems:
-        raise OptionError("; ".join(problems))
-
-
-def _tell(what: str, write: Callable[[], Path], words: CommandInput, problems: list[str]) -> None:
-    """Write one file and say where it is; one that cannot be written must not keep the next from being written."""
-    try:
-        where = write()
-    except OptionError as problem:
-        problems.append(str(problem))
-        return
-    if not words.silent:
-        print_status(f"The {what} is in {where}")
-
-
-def _saved_somewhere(result: Any, out: str, beside: dict[str, Any]) -> Path:
-    """Where the result is; if it cannot be where it should, it is kept among the temporary files, and that is said."""
-    try:
-        return save_result(result, out, **beside)
-    except OptionError as problem:
-        try:
-            kept = save_result(result, Path(tempfile.mkdtemp(prefix="backcast-"), "result.json"), **beside)
-        except (OptionError, OSError):
-            raise problem from None
-        raise OptionError(f"{problem}; it is kept in {kept}") from None
-
-
-def _looked_at_once(result: Any) -> Any:
-    """The same, whose runs are made again no more than once."""
-    if not isinstance(result, dict):
-        return replace(result, estimates=_looked_at_once(result.estimates))
-    looks = {name: estimate._replay_summary and cache(estimate._replay_summary) for name, estimate in result.items()}
-    return {name: replace(estimate, _replay_summary=looks[name]) for name, estimate in result.items()}
-
-
-def _all_notes(result: Any) -> list[str]:
-    estimates = getattr(result, "estimates", result)
-    return [*getattr(result, "notes", ()), *(note for estimate in estimates.values() for note in estimate.notes)]
-
-
-def _title(about: dict[str, Any]) -> str:
-    earned = format_number(about["average reward in the log"])
-    return (
-        f"{format_number(about['events'])} events, {about['actions']} actions; the log itself earned {earned} a round"
+    counts = {verdict: sum(finding.verdict == verdict for finding in report.findings) for verdict in ("fail", "warn")}
+    advice = "do not rely on estimates from this log" if counts["fail"] else "read the warnings before the estimates"
+    total = len(report.findings)
+    print_line(
+        console, f"{report.about}: {counts['fail']} failed, {counts['warn']} warned, of {total} checks; {advice}."
     )
-
-
-def print_result(result: Mapping[str, Estimate] | Comparison, title: str, *, quiet: bool) -> None:
-    """The table, that of paired differences if there are any, and unless quiet the verdict and the notes."""
-    from rich.console import Console
-
-    console = Console(highlight=False, soft_wrap=False)
-    findings = summarize(result)
-    console.print(printable(title), markup=False)
-    console.print(estimates_table(findings))
-    if findings.differences:
-        console.print(differences_table(findings))
-    if not quiet:
-        for paragraph in _paragraphs(findings):
-            console.print(printable(paragraph), markup=False)
-
-
-def _paragraphs(findings: ResultSummary) -> list[str]:
-    return [verdict(findings), *(f"Note: {remark}" for remark in remarks(findings))]

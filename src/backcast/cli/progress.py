@@ -1,4 +1,4 @@
-"""Ctrl-C: once for the estimate so far, twice to leave at once."""
+"""The error stream and Ctrl-C: status lines, the progress bar, and warnings of drift."""
 
 from __future__ import annotations
 
@@ -6,124 +6,107 @@ import os
 import signal
 import sys
 import threading
+import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import TYPE_CHECKING, Any
+from typing import Any, cast
 
+from backcast._progress import ProgressBar, progress_bar
 from backcast.errors import StopEvaluation, printable
 
-if TYPE_CHECKING:
+STOPPING = "\nstopping: the estimate so far follows; press Ctrl-C again to leave at once\n"
+
+
+def print_status(text: str) -> None:
+    """Print one line on the error stream, beside the result."""
+    print(printable(text), file=sys.stderr)
+
+
+class RunProgress:
+    """Moves the progress bar of a run, and stops the run after Ctrl-C."""
+
+    def __init__(self, bar: ProgressBar, interrupt: Interrupt) -> None:
+        self._bar = bar
+        self._interrupt = interrupt
+
+    def start_task(self, name: str) -> None:
+        """Show the name of the next task."""
+        self._bar.start_task(name)
+        self._interrupt.raise_if_requested()
+
+    def advance(self, events: int) -> None:
+        """Add processed events; the progress callback of ``evaluate`` and ``compare``."""
+        self._bar.advance(events)
+        self._interrupt.raise_if_requested()
+
+
+@contextmanager
+def watch_run(events: int, tasks: int, *, quiet: bool) -> Iterator[RunProgress]:
+    """Show progress on a terminal, catch Ctrl-C, and print each warning of drift once, in one line."""
     from rich.console import Console
-    from rich.progress import Progress, Task
+
+    console = Console(stderr=True)
+    with (
+        catch_interrupt(quiet=quiet) as interrupt,
+        progress_bar(events, tasks, console=console, disable=quiet or not console.is_terminal) as bar,
+        drift_warnings_as_lines(),
+    ):
+        yield RunProgress(bar, interrupt)
 
 
-TOLD = "\nstopping: the estimate so far follows; press Ctrl-C again to leave at once\n"
-
-
-class Stop:
-    """Whether somebody has had enough."""
+class Interrupt:
+    """Whether Ctrl-C was pressed."""
 
     def __init__(self) -> None:
-        self.wanted = False
+        self.requested = False
 
-    def check(self) -> None:
-        """End the run at this point, if somebody has had enough."""
-        if self.wanted:
+    def raise_if_requested(self) -> None:
+        """Raise :class:`StopEvaluation` after Ctrl-C."""
+        if self.requested:
             raise StopEvaluation
 
 
 @contextmanager
-def stopping(*, quiet: bool) -> Iterator[Stop]:
-    """Take the first Ctrl-C as a wish to stop at the next good point; the second interrupts as ever."""
-    stop = Stop()
+def catch_interrupt(*, quiet: bool) -> Iterator[Interrupt]:
+    """Record the first Ctrl-C, so that the run stops at the next call for progress; the second one interrupts."""
+    interrupt = Interrupt()
 
-    def interrupted(number: int, frame: FrameType | None) -> None:
-        if stop.wanted:
+    def handle_signal(number: int, frame: FrameType | None) -> None:
+        if interrupt.requested:
             raise KeyboardInterrupt
-        stop.wanted = True
+        interrupt.requested = True
         if not quiet:
-            # not print: the signal may have come in the middle of one
-            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, TOLD.encode())
+            # not print(): the signal may arrive inside a call of it
+            os.write(sys.__stderr__.fileno() if sys.__stderr__ else 2, STOPPING.encode())
 
     if threading.current_thread() is not threading.main_thread():
-        yield stop
+        yield interrupt
         return
-    before = signal.signal(signal.SIGINT, interrupted)
+    previous_handler = signal.signal(signal.SIGINT, handle_signal)
     try:
-        yield stop
+        yield interrupt
     finally:
-        signal.signal(signal.SIGINT, before)
-
-
-COMPILING = "compiling, once: later runs start at once"
-
-
-class Bar:
-    """Progress over several passes of the same length; each pass starts with :meth:`begin`."""
-
-    def __init__(self, progress: Progress, events: int, passes: int) -> None:
-        self._progress = progress
-        self._events = events
-        self._passes = passes
-        self._begun = 0
-        self._task = progress.add_task("", total=events * passes)
-
-    @property
-    def completed(self) -> int:
-        """Events done, over all passes."""
-        return int(self._progress.tasks[0].completed)
-
-    def begin(self, name: str) -> None:
-        """Say what comes now; what the last pass left undone counts as done."""
-        self._progress.update(self._task, description=name, completed=self._begun * self._events)
-        self._begun += 1
-
-    def advance(self, events: int) -> None:
-        """So many more events are done, though never more than a pass has."""
-        done = min(self.completed + events, self._begun * self._events)
-        self._progress.update(self._task, completed=done)
+        signal.signal(signal.SIGINT, previous_handler)
 
 
 @contextmanager
-def progress_bar(events: int, passes: int, *, quiet: bool, console: Console | None = None) -> Iterator[Bar]:
-    """A bar that vanishes when it is done, on a terminal; nothing anywhere else."""
-    from rich.console import Console
-    from rich.progress import BarColumn, Progress, TextColumn, TimeRemainingColumn
+def drift_warnings_as_lines() -> Iterator[None]:
+    """Print each warning of drift once, in one line that names the flag; leave other warnings unchanged."""
+    from backcast._auto import DriftWarning
 
-    from backcast._kernels.jit import telling_of_compilation
+    shown: set[str] = set()
+    default_show: Any = warnings.showwarning
 
-    console = console or Console(stderr=True)
-    columns = (
-        TextColumn("{task.description}", markup=False),
-        BarColumn(),
-        TextColumn("{task.percentage:>3.0f} %"),
-        _speed_column(),
-        TimeRemainingColumn(),
-    )
-    silent = quiet or not console.is_terminal
-    tell = (lambda: None) if silent else (lambda: console.print(COMPILING))
-    with (
-        Progress(*columns, console=console, transient=True, disable=silent) as progress,
-        telling_of_compilation(tell),
-    ):
-        yield Bar(progress, events, passes)
+    def show_warning(message: Warning | str, category: type[Warning], *location: Any) -> None:
+        if not issubclass(category, DriftWarning):
+            default_show(message, category, *location)
+        elif str(message) not in shown:
+            shown.add(str(message))
+            print_status(f"warning: {str(message).replace('exchangeable=True', '--exchangeable')}")
 
-
-def _speed_column() -> Any:
-    from rich.progress import ProgressColumn
-    from rich.text import Text
-
-    class EventsPerSecond(ProgressColumn):
-        """How fast events go by."""
-
-        def render(self, task: Task) -> Text:
-            speed = task.finished_speed or task.speed
-            return Text("" if speed is None else f"{speed:,.0f} events/s", style="progress.data.speed")
-
-    return EventsPerSecond()
-
-
-def print_status(text: str) -> None:
-    """One line to the person at the terminal, beside the result."""
-    print(printable(text), file=sys.stderr)
+    with warnings.catch_warnings():
+        warnings.simplefilter("always", DriftWarning)
+        # restored by catch_warnings, together with the filters
+        warnings.showwarning = cast(Any, show_warning)
+        yield

@@ -1,25 +1,36 @@
-"""Numbers and intervals in words: what text, charts and pages say alike."""
+"""Any result as a ResultSummary, its verdict in sentences, and the rows that text, notebooks and pages share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
 from backcast.errors import OptionError, printable
-from backcast.estimate import PROGRESSIVE_VALUE, Estimate, Interval
-from backcast.report._format import interval_words, joined, level_words, value_words
+from backcast.estimate import PROGRESSIVE_VALUE, Estimate
+from backcast.report._format import (
+    NO_INTERVAL,
+    describe_assumption,
+    describe_estimand,
+    format_interval,
+    format_level,
+    format_percent,
+    format_value,
+    join_names,
+    round_by_width,
+)
 from backcast.report._grading import grade
 
-# what no XML file may hold, and what turns the direction of the text around it
+UNDECIDED = "so this log does not show which policy is better"
 
 
 @dataclass(frozen=True)
 class ResultSummary:
-    """Estimates by name, best first, with paired differences and chances of being best where they are known.
+    """Estimates by printable name, best first, with paired differences and probabilities of being best if known.
 
-    A difference has ``first, second, value, std_error, interval``; ``ranking`` holds ``(name, probability)`` pairs;
-    ``notes`` are about all of them.
+    A difference is the better policy minus the worse. ``ranking`` holds ``(name, probability)`` pairs; ``notes``
+    concern all estimates.
     """
 
     estimates: dict[str, Estimate]
@@ -29,18 +40,20 @@ class ResultSummary:
 
     @property
     def best(self) -> str:
-        """The name of the estimate of highest value."""
+        """Name of the estimate with the highest value."""
         return next(iter(self.estimates))
 
 
 def summarize(result: Any) -> ResultSummary:
-    """An estimate, a mapping of names to estimates, or a comparison, as findings.
+    """Summarize an estimate, a mapping of names to estimates, or a comparison; a summary is returned unchanged.
 
     >>> summarize({})
     Traceback (most recent call last):
     ...
     backcast.errors.OptionError: there is no estimate to report; give an Estimate, a dict of them or a comparison
     """
+    if isinstance(result, ResultSummary):
+        return result
     if isinstance(result, Estimate):
         return ResultSummary({printable(result.policy): result})
     estimates = getattr(result, "estimates", result)
@@ -49,102 +62,122 @@ def summarize(result: Any) -> ResultSummary:
     for name, estimate in estimates.items():
         if not isinstance(estimate, Estimate):
             raise OptionError(f"{name!r} is a {type(estimate).__name__}; a report needs an Estimate for every name")
-    best_first = {
-        printable(str(name)): estimates[name] for name in sorted(estimates, key=lambda n: _place(estimates[n]))
-    }
-    differences = [_renamed(difference) for difference in getattr(result, "differences", ())]
+    # a missing value (nan) comes last
+    best_first = sorted(estimates, key=lambda name: (math.isnan(estimates[name].value), -estimates[name].value))
+    names = [printable(str(name)) for name in best_first]
     return ResultSummary(
-        best_first,
-        tuple(_in_order(differences, list(best_first))),
-        tuple((printable(name), chance) for name, chance in getattr(result, "ranking", ())),
+        {name: estimates[key] for name, key in zip(names, best_first, strict=True)},
+        _sort_differences(getattr(result, "differences", ()), {name: rank for rank, name in enumerate(names)}),
+        tuple((printable(name), probability) for name, probability in getattr(result, "ranking", ())),
         tuple(getattr(result, "notes", ())),
     )
 
 
-def _renamed(difference: Any) -> Any:
-    return replace(difference, first=printable(difference.first), second=printable(difference.second))
+def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) -> tuple[Any, ...]:
+    """Return differences as better minus worse, those of the best policy first."""
+    oriented = []
+    for difference in differences:
+        first, second = printable(difference.first), printable(difference.second)
+        if ranks[first] < ranks[second]:
+            oriented.append(replace(difference, first=first, second=second))
+            continue
+        interval = replace(difference.interval, low=-difference.interval.high, high=-difference.interval.low)
+        oriented.append(replace(difference, first=second, second=first, value=-difference.value, interval=interval))
+    return tuple(sorted(oriented, key=lambda d: (ranks[d.first], ranks[d.second])))
 
 
-def _in_order(differences: list[Any], names: list[str]) -> list[Any]:
-    """Differences as a reader expects them: the better minus the worse, the best policy's first."""
-    turned = [d if names.index(d.first) < names.index(d.second) else _turned(d) for d in differences]
-    return sorted(turned, key=lambda d: (names.index(d.first), names.index(d.second)))
-
-
-def _turned(difference: Any) -> Any:
-    interval = replace(difference.interval, low=-difference.interval.high, high=-difference.interval.low)
-    first, second = difference.second, difference.first
-    return replace(difference, first=first, second=second, value=-difference.value, interval=interval)
-
-
-def _place(estimate: Estimate) -> float:
-    """Where an estimate stands: the highest value first, no value last."""
-    return -estimate.value if estimate.value == estimate.value else float("inf")
-
-
-UNSETTLED = "this log alone does not settle which is better"
-
-
-def verdict(findings: ResultSummary) -> str:
-    """Who earns most, whether the log can tell, and how far to believe it."""
-    best = findings.estimates[findings.best]
-    rivals = len(findings.estimates) > 1
-    lead = "has the highest estimate" if rivals else "would have earned"
-    sentences = [f"{findings.best} {lead}{':' if rivals else ''} {value_words(best)} a round{_sureness(best)}."]
-    if rivals:
-        sentences.append(_paired_standing(findings) if findings.differences else _standing(findings))
-    sentences.append(_belief(best))
+def verdict(summary: ResultSummary) -> str:
+    """Return which policy has the highest estimate, whether the log distinguishes it, and the reliability."""
+    best = summary.estimates[summary.best]
+    several = len(summary.estimates) > 1
+    interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
+    lead = "has the highest estimate:" if several else "would have earned"
+    sentences = [f"{summary.best} {lead} {format_value(best)} per round{interval}."]
+    if several:
+        sentences.append(_compare_differences(summary) if summary.differences else _compare_intervals(summary))
+    reliability = grade(best)
+    if reliability.reasons:
+        advice = "Use it with caution" if reliability.grade == "fair" else "Do not rely on it"
+        sentences.append(f"{advice} ({'; '.join(reliability.reasons)}).")
+    else:
+        sentences.append(f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}.")
     return " ".join(sentences)
 
 
-def _sureness(estimate: Estimate) -> str:
-    if estimate.interval is None:
-        return ""
-    return f" ({level_words(estimate.interval)} interval {interval_words(estimate.interval)})"
+def _compare_differences(summary: ResultSummary) -> str:
+    """Return whether paired differences distinguish the best policy from the others."""
+    undecided = []
+    for difference in summary.differences:
+        names, interval = [difference.first, difference.second], difference.interval
+        if summary.best in names and (interval is None or interval.low <= 0 <= interval.high):
+            names.remove(summary.best)
+            undecided += names
+    if not undecided:
+        return "Its difference to every other policy excludes zero, so the log distinguishes them."
+    plural = "s" if len(undecided) > 1 else ""
+    return f"Its difference{plural} to {join_names(undecided)} may be zero, {UNDECIDED}."
 
 
-def _standing(findings: ResultSummary) -> str:
-    """Whether intervals, each taken by itself, keep the best apart from the others."""
-    best = findings.estimates[findings.best].interval
-    others = {name: e.interval for name, e in findings.estimates.items() if name != findings.best}
-    if best is None or None in others.values():
-        return "Not every estimate has an interval, so this log alone does not settle which policy is better."
-    # for a policy that does not learn both are its value; only the mixture of one run is a thing apart
-    if len({interval.estimand == PROGRESSIVE_VALUE for interval in (best, *others.values()) if interval}) > 1:
-        return "The intervals are about different quantities (see the table), so they cannot be set side by side."
-    close = [name for name, interval in others.items() if interval and interval.high >= best.low]
-    if not close:
-        return "Its interval lies above every other, so the log tells them apart."
-    return f"The {_plural('interval', close)} of {joined(close)} {_reach(close)} into its own, so {UNSETTLED}."
+def _compare_intervals(summary: ResultSummary) -> str:
+    """Return whether separate intervals distinguish the best policy from the others."""
+    intervals = {name: estimate.interval for name, estimate in summary.estimates.items()}
+    best = intervals.pop(summary.best)
+    if best is None or None in intervals.values():
+        return f"Not every estimate has an interval, {UNDECIDED}."
+    # the value of a fixed policy has two estimands that mean the same; only the mixture of one run differs
+    if len({interval.estimand == PROGRESSIVE_VALUE for interval in (best, *intervals.values()) if interval}) > 1:
+        return "The intervals refer to different quantities (see the table), so they cannot be compared."
+    overlapping = [name for name, interval in intervals.items() if interval and interval.high >= best.low]
+    if not overlapping:
+        return "Its interval lies above every other, so the log distinguishes them."
+    noun, verb = ("intervals", "overlap") if len(overlapping) > 1 else ("interval", "overlaps")
+    return f"The {noun} of {join_names(overlapping)} {verb} its interval, {UNDECIDED}."
 
 
-def _paired_standing(findings: ResultSummary) -> str:
-    """Whether differences keep the best apart from the others."""
-    close = []
-    for difference in findings.differences:
-        names = (difference.first, difference.second)
-        if findings.best in names and (difference.interval is None or _holds_zero(difference.interval)):
-            close.append(names[1] if names[0] == findings.best else names[0])
-    if not close:
-        return "Its difference to every other policy keeps clear of zero, so the log tells them apart."
-    return f"Its {_plural('difference', close)} to {joined(close)} may be zero, so {UNSETTLED}."
+def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
+    """Return one row per policy: value, interval with its fine print, reliability, probability of being best."""
+    probabilities = dict(summary.ranking)
+    return [
+        {
+            "name": name,
+            "value": format_value(estimate),
+            "interval": format_interval(estimate.interval),
+            "fine_print": describe_interval(estimate),
+            "reliability": grade(estimate),
+            "best": format_percent(probabilities[name]) if name in probabilities else "",
+        }
+        for name, estimate in summary.estimates.items()
+    ]
 
 
-def _holds_zero(interval: Interval) -> bool:
-    return interval.low <= 0 <= interval.high
+def describe_interval(estimate: Estimate) -> str:
+    """Return level, method, assumption and estimand of the interval."""
+    interval = estimate.interval
+    if interval is None:
+        return NO_INTERVAL
+    return (
+        f"{format_level(interval)}, {interval.method}; {describe_assumption(interval)}; "
+        f"for {describe_estimand(estimate)}"
+    )
 
 
-def _plural(word: str, names: list[str]) -> str:
-    return word if len(names) == 1 else f"{word}s"
+def difference_rows(summary: ResultSummary) -> list[dict[str, str]]:
+    """Return one row per paired difference."""
+    return [
+        {
+            "name": f"{difference.first} minus {difference.second}",
+            "value": round_by_width(difference.value, difference.interval),
+            "interval": format_interval(difference.interval),
+        }
+        for difference in summary.differences
+    ]
 
 
-def _reach(names: list[str]) -> str:
-    return "reaches" if len(names) == 1 else "reach"
-
-
-def _belief(estimate: Estimate) -> str:
-    belief = grade(estimate)
-    if belief.grade in ("", "good"):
-        return "The diagnostics give no cause for doubt." if belief.grade else "The diagnostics were not judged."
-    care = "Take it with care" if belief.grade == "fair" else "Do not rely on it"
-    return f"{care} ({'; '.join(belief.reasons)})."
+def collect_notes(summary: ResultSummary) -> list[str]:
+    """Return each note once, with the policies that it concerns unless it concerns all."""
+    concerned: dict[str, list[str]] = {note: list(summary.estimates) for note in summary.notes}
+    for name, estimate in summary.estimates.items():
+        for note in estimate.notes:
+            concerned.setdefault(note, []).append(name)
+    everyone = len(summary.estimates)
+    return [note if len(names) == everyone else f"{join_names(names)}: {note}" for note, names in concerned.items()]

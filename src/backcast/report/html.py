@@ -1,4 +1,4 @@
-"""The tables of a report as plain rows of text, ready for a template."""
+"""The HTML report: save_report, the rows of each section, and the page that loads nothing from the network."""
 
 from __future__ import annotations
 
@@ -6,8 +6,7 @@ import base64
 import hashlib
 import os
 import re
-from collections.abc import Iterator, Mapping
-from dataclasses import asdict
+from collections.abc import Mapping
 from functools import cache
 from importlib.metadata import version
 from importlib.resources import files
@@ -19,252 +18,30 @@ from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
 from backcast.replay_summary import ReplaySummary
-from backcast.report._format import (
-    MISSING,
-    assumption_words,
-    estimand_words,
-    format_number,
-    interval_words,
-    joined,
-    level_words,
-    percent,
-    rounded_to,
-    value_words,
+from backcast.report._format import MISSING, format_number, format_percent
+from backcast.report._grading import GradedDiagnostic, bias_bound, grade_diagnostics
+from backcast.report._summary import (
+    ResultSummary,
+    collect_notes,
+    describe_interval,
+    difference_rows,
+    policy_rows,
+    summarize,
+    verdict,
 )
-from backcast.report._grading import GradedDiagnostic, bias_bound, grade, grade_diagnostics
-from backcast.report._summary import ResultSummary, summarize, verdict
-from backcast.report.charts import curves_chart, differences_chart, forest_chart
-from backcast.report.replay_charts import LOGGED, WEIGHT_CLASSES, action_shares, run_charts
+from backcast.report.charts import curve_rows, curves_chart, differences_chart, render_svg, values_chart
+from backcast.report.replay_charts import LOGGED, WEIGHT_CLASSES, action_shares, replay_charts
 
 if TYPE_CHECKING:
     from jinja2 import Template
 
-    from backcast.checks.findings import HealthReport
-
-
-EVERY = "all"
-
-
-CERTIFICATE = "bias certificate"
-
-
-def policy_rows(findings: ResultSummary) -> list[dict[str, Any]]:
-    """One row a policy: value, interval with its fine print, belief."""
-    chances = dict(findings.ranking)
-    return [
-        {
-            "name": name,
-            "value": value_words(estimate),
-            "interval": interval_words(estimate.interval),
-            "fine_print": _fine_print(estimate),
-            "belief": asdict(grade(estimate)),
-            "chance": percent(chances[name]) if name in chances else "",
-        }
-        for name, estimate in findings.estimates.items()
-    ]
-
-
-def _fine_print(estimate: Estimate) -> str:
-    interval = estimate.interval
-    if interval is None:
-        return "none can honestly be given"
-    return f"{level_words(interval)}, {interval.method}; {assumption_words(interval)}; about {estimand_words(estimate)}"
-
-
-def shared_fine_print(findings: ResultSummary) -> str:
-    """The fine print of the intervals where all of them have the same, else nothing."""
-    prints = {_fine_print(estimate) for estimate in findings.estimates.values()}
-    return prints.pop() if len(prints) == 1 else ""
-
-
-def difference_rows(findings: ResultSummary) -> list[dict[str, str]]:
-    """One row a paired difference."""
-    return [
-        {
-            "name": f"{difference.first} minus {difference.second}",
-            "value": rounded_to(difference.value, difference.interval),
-            "interval": interval_words(difference.interval),
-        }
-        for difference in findings.differences
-    ]
-
-
-def curve_points(findings: ResultSummary) -> list[dict[str, str]]:
-    """One row a point of a learning curve."""
-    return [
-        {
-            "name": name,
-            "round": format_number(end),
-            "value": format_number(value),
-            "band": f"{format_number(low)} to {format_number(high)}",
-        }
-        for name, estimate in findings.estimates.items()
-        for end, value, low, high in _points(estimate)
-    ]
-
-
-def _points(estimate: Estimate) -> Iterator[tuple[int, float, float, float]]:
-    curve = estimate.curve
-    if curve is not None:
-        yield from zip(
-            curve.rounds.tolist(), curve.value.tolist(), curve.low.tolist(), curve.high.tolist(), strict=True
-        )
-
-
-def fact_rows(findings: ResultSummary) -> list[dict[str, Any]]:
-    """One row a diagnostic, one cell a policy; None where it does not apply to the evaluator."""
-    columns = [{fact.name: fact for fact in grade_diagnostics(estimate)} for estimate in findings.estimates.values()]
-    kinds: dict[str, GradedDiagnostic] = {}
-    for column in columns:
-        kinds |= {name: fact for name, fact in column.items() if name not in kinds}
-    return [
-        {"name": name, "meaning": fact.meaning, "cells": [column.get(name) for column in columns]}
-        for name, fact in kinds.items()
-    ]
-
-
-def remarks(findings: ResultSummary) -> list[str]:
-    """What readers of the numbers must know, each sentence once, with the policies it is about."""
-    about: dict[str, list[str]] = {note: list(findings.estimates) for note in findings.notes}
-    for name, estimate in findings.estimates.items():
-        for note in estimate.notes:
-            about.setdefault(note, []).append(name)
-    everyone = len(findings.estimates)
-    return [note if len(names) == everyone else f"{joined(names)}: {note}" for note, names in about.items()]
-
-
-def setting_rows(findings: ResultSummary, about: Mapping[str, object]) -> list[dict[str, str]]:
-    """One row a setting that all policies share, else one for each policy."""
-    rows = [{"name": name, "policy": EVERY, "value": format_number(value)} for name, value in about.items()]
-    settings = {name: _settings(estimate) for name, estimate in findings.estimates.items()}
-    for key in dict.fromkeys(key for own in settings.values() for key in own):
-        values = {name: own.get(key, MISSING) for name, own in settings.items()}
-        shared = len(set(values.values())) == 1 and len(values) > 1
-        shown = {EVERY: next(iter(values.values()))} if shared else values
-        rows += [{"name": key, "policy": name, "value": value} for name, value in shown.items()]
-    return rows
-
-
-def certificate_rows(findings: ResultSummary) -> list[dict[str, Any]]:
-    """One row a policy: its bias certificate, the bias that this allows, and what to think of it."""
-    rows = []
-    for name, estimate in findings.estimates.items():
-        judged = [fact for fact in grade_diagnostics(estimate) if fact.name == CERTIFICATE]
-        rows.append({"name": name, "fact": judged[0] if judged else None, "bias": format_number(bias_bound(estimate))})
-    return rows
-
-
-def _settings(estimate: Estimate) -> dict[str, str]:
-    first = {"policy": estimate.policy, "evaluator": estimate.evaluator, "horizon": estimate.horizon}
-    last = {key: value for key, value in estimate.settings.items() if key not in first}
-    return {str(key): _setting(value) for key, value in {**first, **last}.items()}
-
-
-def _setting(value: Any) -> str:
-    return " to ".join(map(format_number, value)) if isinstance(value, list | tuple) else format_number(value)
-
-
-GRADES = {"ok": "good", "warn": "fair", "fail": "poor"}
-
-
-WORDS = {
-    "ok": "Nothing is wrong with the log that could be seen from it.",
-    "warn": "The log can be used, but know what is below before you lean on the numbers.",
-    "fail": "Do not trust the numbers above: the log has faults that make estimates wrong.",
+ALL_POLICIES = "all"
+HEALTH_GRADES = {"ok": "good", "warn": "fair", "fail": "poor"}
+HEALTH_VERDICTS = {
+    "ok": "The checks found no problem in the log.",
+    "warn": "The log can be used; read the warnings below before you rely on the numbers.",
+    "fail": "Do not rely on the numbers above: the log has faults that make estimates wrong.",
 }
-
-
-def replay_summaries_of(findings: ResultSummary) -> dict[str, ReplaySummary]:
-    """One run of each policy that has one to show."""
-    looked = {name: estimate.replay_summary() for name, estimate in findings.estimates.items()}
-    return {name: passage for name, passage in looked.items() if passage is not None}
-
-
-def health_of(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> HealthReport | None:
-    """What is wrong with the log, if all estimates are about the same one and it is at hand."""
-    logs = {id(estimate._log): estimate._log for estimate in findings.estimates.values()}
-    [log] = logs.values() if len(logs) == 1 else [None]
-    if log is None:
-        return None
-    # runs in log order make no use of exchangeability, so drift is no fault for them
-    return check(log, exchangeable=not all(p.in_order for p in passages.values()) or not passages)
-
-
-def health_rows(report: HealthReport | None) -> dict[str, Any] | None:
-    """The verdict in words, the faults with their remedies, and what was found to be in order."""
-    if report is None:
-        return None
-    faults = [
-        {
-            "name": _spoken(finding.name),
-            "verdict": finding.verdict,
-            "grade": GRADES[finding.verdict],
-            "message": finding.message,
-            "remedy": finding.remedy,
-        }
-        for finding in report.faults
-    ]
-    sound = [
-        {"name": _spoken(finding.name), "message": finding.message}
-        for finding in report.findings
-        if finding.verdict == "ok"
-    ]
-    return {
-        "about": report.about,
-        "grade": GRADES[report.verdict],
-        "words": WORDS[report.verdict],
-        "faults": faults,
-        "sound": sound,
-    }
-
-
-def _spoken(name: str) -> str:
-    return name.replace("_", " ")
-
-
-def stretch_table(passages: Mapping[str, ReplaySummary]) -> list[list[str]]:
-    """Policy, events gone through, share accepted, multiplier."""
-    return [
-        [name, format_number(end), percent(float(passage.accepted[i])), _at(passage.multiplier, i)]
-        for name, passage in passages.items()
-        for i, end in enumerate(passage.ends.tolist())
-    ]
-
-
-def _at(column: Any, place: int) -> str:
-    return format_number(float(column[place])) if column.size else MISSING
-
-
-def weight_table(passages: Mapping[str, ReplaySummary]) -> list[dict[str, Any]]:
-    """One row a policy: what its weighted events are worth, the largest weight, and shares by class."""
-    return [
-        {
-            "name": name,
-            "worth": f"{format_number(round(own.weights.effective_sample_size))} of {format_number(own.events)}",
-            "largest": format_number(own.weights.largest),
-            "idle": percent(float(own.weights.shares[0])),
-            "shares": ", ".join(
-                f"{kind}: {percent(share)}"
-                for kind, share in zip(WEIGHT_CLASSES, own.weights.shares.tolist(), strict=True)
-                if share > 0
-            ),
-        }
-        for name, own in passages.items()
-    ]
-
-
-def action_table(passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
-    """Names across, actions down, shares in the cells."""
-    if not passages:
-        return {"names": [], "rows": []}
-    shares: dict[str, list[str]] = {}
-    for row in action_shares(passages):
-        shares.setdefault(row["action"], []).append(row["share"])
-    names = [LOGGED, *(name for name, passage in passages.items() if passage.taken is not None)]
-    return {"names": names, "rows": [[action, *own] for action, own in shares.items()]}
-
-
-TITLE = "What would these policies have earned?"
 
 
 def save_report(
@@ -274,20 +51,20 @@ def save_report(
     about: Mapping[str, object] | None = None,
     health: HealthReport | None = None,
 ) -> Path:
-    """Write a report of an estimate, a dict of them by name, or a comparison, and say where it is.
+    """Write an HTML report of an estimate, a dict of them by name, or a comparison, and return its path.
 
-    One run of each policy is made again to be drawn, and the log is examined, where the log is in memory.
+    If the log is in memory, one run of each policy is repeated for the charts, and the log is checked.
 
     Parameters
     ----------
     result
         An :class:`backcast.Estimate`, a dict of them by name, or a comparison.
     path
-        The HTML file; one that is there is overwritten, when all of the new one is on disk.
+        The HTML file; an existing file is replaced once the new one is complete.
     about
         More lines for the table of settings, such as the file of the log.
     health
-        What :func:`backcast.check` said about the log, if it was asked; else it is asked here.
+        Result of :func:`backcast.check` on the log; computed here if None.
 
     Examples
     --------
@@ -303,80 +80,196 @@ def save_report(
     """
     page = report_html(result, about=about, health=health)
     with atomic_write(path, "report") as file:
-        # names of files may hold bytes that are no text; they are written out
+        # file names may contain bytes that are not text; they are escaped
         file.write(page.encode("utf-8", errors="backslashreplace"))
     return Path(path).resolve()
 
 
 def report_html(result: Any, *, about: Mapping[str, object] | None = None, health: HealthReport | None = None) -> str:
-    """The page of :func:`save_report` as text."""
+    """Return the page of :func:`save_report` as text."""
     from markupsafe import Markup
 
-    findings = summarize(result)
-    passages = replay_summaries_of(findings)
-    charts = _charts(findings, passages)
-    bundle, script = _bundle(), _own("page.js")
+    summary = summarize(result)
+    replays = collect_replays(summary)
+    charts = _chart_specs(summary, replays)
+    bundle, script = _vega_bundle(), _read_asset("page.js")
     return _template().render(
-        title=TITLE if len(findings.estimates) > 1 else "What would this policy have earned?",
+        title=f"What would {'this policy' if len(summary.estimates) == 1 else 'these policies'} have earned?",
         version=version("backcast"),
         policy=_security_policy(bundle, script),
-        **_words(findings, about or {}),
-        **_runs(passages),
-        health=health_rows(health or health_of(findings, passages)),
-        charts={name: {"drawing": Markup(_drawing(chart))} for name, chart in charts.items()},
-        specs={name: {**chart, "width": "container"} for name, chart in charts.items()},
-        style=Markup(_own("page.css")),
+        **_estimate_sections(summary, about or {}),
+        segments=segment_rows(replays),
+        weights=weight_rows(replays),
+        actions=action_table(replays),
+        health=health_section(health or check_common_log(summary, replays)),
+        charts={name: Markup(render_svg(spec)) for name, spec in charts.items()},
+        specs={name: {**spec, "width": "container"} for name, spec in charts.items()},
+        style=Markup(_read_asset("page.css")),
         bundle=Markup(bundle),
         script=Markup(script),
     )
 
 
-def _words(findings: ResultSummary, about: Mapping[str, object]) -> dict[str, Any]:
-    """What the page says of the estimates."""
+def collect_replays(summary: ResultSummary) -> dict[str, ReplaySummary]:
+    """Return a summary of one run of each policy that has one."""
+    replays = {name: estimate.replay_summary() for name, estimate in summary.estimates.items()}
+    return {name: replay for name, replay in replays.items() if replay is not None}
+
+
+def check_common_log(summary: ResultSummary, replays: Mapping[str, ReplaySummary]) -> HealthReport | None:
+    """Check the log of the estimates if it is the same for all and in memory."""
+    logs = {id(estimate._log): estimate._log for estimate in summary.estimates.values()}
+    [log] = logs.values() if len(logs) == 1 else [None]
+    if log is None:
+        return None
+    # runs in log order do not assume exchangeability, so drift is no fault for them
+    return check(log, exchangeable=not replays or not all(replay.in_order for replay in replays.values()))
+
+
+def _estimate_sections(summary: ResultSummary, about: Mapping[str, object]) -> dict[str, Any]:
+    """Return the template's variables that come from the estimates."""
+    fine_prints = {describe_interval(estimate) for estimate in summary.estimates.values()}
     return {
-        "verdict": verdict(findings),
-        "names": list(findings.estimates),
-        "rows": policy_rows(findings),
-        "fine_print": shared_fine_print(findings),
-        "differences": difference_rows(findings),
-        "paired": all(difference.interval.method.startswith("paired") for difference in findings.differences),
-        "points": curve_points(findings),
-        "facts": fact_rows(findings),
-        "certificates": certificate_rows(findings),
-        "settings": setting_rows(findings, about),
-        "notes": remarks(findings),
+        "verdict": verdict(summary),
+        "names": list(summary.estimates),
+        "rows": policy_rows(summary),
+        "fine_print": fine_prints.pop() if len(fine_prints) == 1 else "",
+        "differences": difference_rows(summary),
+        "paired": all(difference.interval.method.startswith("paired") for difference in summary.differences),
+        "points": [{**row, "round": format_number(row["round"])} for row in curve_rows(summary)],
+        "diagnostics": diagnostic_rows(summary),
+        "certificates": certificate_rows(summary),
+        "settings": setting_rows(summary, about),
+        "notes": collect_notes(summary),
     }
 
 
-def _runs(passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
-    """What the page says of one run of each policy."""
+def diagnostic_rows(summary: ResultSummary) -> list[dict[str, Any]]:
+    """Return one row per diagnostic with one cell per policy; None if it does not apply to the evaluator."""
+    columns = [{d.name: d for d in grade_diagnostics(estimate)} for estimate in summary.estimates.values()]
+    diagnostics: dict[str, GradedDiagnostic] = {}
+    for column in columns:
+        diagnostics |= {name: diagnostic for name, diagnostic in column.items() if name not in diagnostics}
+    return [
+        {"name": name, "meaning": diagnostic.meaning, "cells": [column.get(name) for column in columns]}
+        for name, diagnostic in diagnostics.items()
+    ]
+
+
+def certificate_rows(summary: ResultSummary) -> list[dict[str, Any]]:
+    """Return one row per policy: its graded bias certificate, or None, and the bias that it allows."""
+    rows = []
+    for name, estimate in summary.estimates.items():
+        diagnostics = {diagnostic.name: diagnostic for diagnostic in grade_diagnostics(estimate)}
+        certificate = diagnostics.get("bias certificate")
+        rows.append({"name": name, "certificate": certificate, "bias": format_number(bias_bound(estimate))})
+    return rows
+
+
+def setting_rows(summary: ResultSummary, about: Mapping[str, object]) -> list[dict[str, str]]:
+    """Return one row per setting that all policies share, else one for each policy."""
+    rows = [{"name": name, "policy": ALL_POLICIES, "value": format_number(value)} for name, value in about.items()]
+    settings = {name: _format_settings(estimate) for name, estimate in summary.estimates.items()}
+    for key in dict.fromkeys(key for by_key in settings.values() for key in by_key):
+        values = {name: by_key.get(key, MISSING) for name, by_key in settings.items()}
+        if len(values) > 1 and len(set(values.values())) == 1:
+            values = {ALL_POLICIES: next(iter(values.values()))}
+        rows += [{"name": key, "policy": name, "value": value} for name, value in values.items()]
+    return rows
+
+
+def _format_settings(estimate: Estimate) -> dict[str, str]:
+    first = {"policy": estimate.policy, "evaluator": estimate.evaluator, "horizon": estimate.horizon}
+    settings = first | {key: value for key, value in estimate.settings.items() if key not in first}
     return {
-        "stretches": stretch_table(passages),
-        "weights": weight_table(passages),
-        "actions": action_table(passages),
+        str(key): " to ".join(map(format_number, value)) if isinstance(value, list | tuple) else format_number(value)
+        for key, value in settings.items()
     }
 
 
-def _charts(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
-    """Specifications of the charts, with the page's own paper behind them."""
-    charts = {"forest": forest_chart(findings)}
-    if findings.differences:
-        charts["gaps"] = differences_chart(findings)
-    if any(estimate.curve is not None for estimate in findings.estimates.values()):
-        charts["curves"] = curves_chart(findings)
-    charts |= run_charts(findings, passages)
+def segment_rows(replays: Mapping[str, ReplaySummary]) -> list[list[str]]:
+    """Return policy, events processed, share accepted and multiplier at the end of each segment of a run."""
+    return [
+        [
+            name,
+            format_number(end),
+            format_percent(float(replay.accepted[i])),
+            format_number(float(replay.multiplier[i])) if replay.multiplier.size else MISSING,
+        ]
+        for name, replay in replays.items()
+        for i, end in enumerate(replay.ends.tolist())
+    ]
+
+
+def weight_rows(replays: Mapping[str, ReplaySummary]) -> list[dict[str, Any]]:
+    """Return one row per policy: effective sample size, largest weight, and shares of events by class of weight."""
+    rows = []
+    for name, replay in replays.items():
+        weights = replay.weights
+        shares = dict(zip(WEIGHT_CLASSES, weights.shares.tolist(), strict=True))
+        rows.append(
+            {
+                "name": name,
+                "size": f"{format_number(round(weights.effective_sample_size))} of {format_number(replay.events)}",
+                "largest": format_number(weights.largest),
+                "zero": format_percent(float(weights.shares[0])),
+                "shares": ", ".join(f"{kind}: {format_percent(share)}" for kind, share in shares.items() if share > 0),
+            }
+        )
+    return rows
+
+
+def action_table(replays: Mapping[str, ReplaySummary]) -> dict[str, Any]:
+    """Return names for the columns, and rows of an action with its shares."""
+    if not replays:
+        return {"names": [], "rows": []}
+    shares: dict[str, list[str]] = {}
+    for row in action_shares(replays):
+        shares.setdefault(row["action"], []).append(row["share"])
+    names = [LOGGED, *(name for name, replay in replays.items() if replay.taken is not None)]
+    return {"names": names, "rows": [[action, *cells] for action, cells in shares.items()]}
+
+
+def health_section(report: HealthReport | None) -> dict[str, Any] | None:
+    """Return the verdict, the faults with their remedies, and the checks that passed."""
+    if report is None:
+        return None
+    return {
+        "about": report.about,
+        "grade": HEALTH_GRADES[report.verdict],
+        "verdict": HEALTH_VERDICTS[report.verdict],
+        "faults": [
+            {
+                "name": finding.name.replace("_", " "),
+                "verdict": finding.verdict,
+                "grade": HEALTH_GRADES[finding.verdict],
+                "message": finding.message,
+                "remedy": finding.remedy,
+            }
+            for finding in report.faults
+        ],
+        "passed": [
+            {"name": finding.name.replace("_", " "), "message": finding.message}
+            for finding in report.findings
+            if finding.verdict == "ok"
+        ],
+    }
+
+
+def _chart_specs(summary: ResultSummary, replays: Mapping[str, ReplaySummary]) -> dict[str, dict[str, Any]]:
+    """Return the Vega-Lite specifications of the charts, transparent so that the page's background shows."""
+    charts = {"forest": values_chart(summary)}
+    if summary.differences:
+        charts["gaps"] = differences_chart(summary)
+    if any(estimate.curve is not None for estimate in summary.estimates.values()):
+        charts["curves"] = curves_chart(summary)
+    charts |= replay_charts(summary, replays)
     return {name: {**chart.to_dict(), "background": None} for name, chart in charts.items()}
 
 
-def _drawing(spec: dict[str, Any]) -> str:
-    import vl_convert
-
-    return str(vl_convert.vegalite_to_svg(spec))
-
-
 @cache
-def _bundle() -> str:
-    """Vega, Vega-Lite and Vega-Embed in one script, made safe to stand between script tags."""
+def _vega_bundle() -> str:
+    """Return Vega, Vega-Lite and Vega-Embed as one script that is safe between script tags."""
     import vl_convert
 
     bundle = str(vl_convert.javascript_bundle("window.vegaEmbed = vegaEmbed;"))
@@ -384,7 +277,7 @@ def _bundle() -> str:
 
 
 @cache
-def _own(name: str) -> str:
+def _read_asset(name: str) -> str:
     return (files("backcast.report") / name).read_text(encoding="utf-8")
 
 
@@ -392,11 +285,11 @@ def _own(name: str) -> str:
 def _template() -> Template:
     from jinja2 import Environment, StrictUndefined
 
-    return Environment(autoescape=True, undefined=StrictUndefined).from_string(_own("page.html"))
+    return Environment(autoescape=True, undefined=StrictUndefined).from_string(_read_asset("page.html"))
 
 
 def _security_policy(*scripts: str) -> str:
-    """Nothing from the network, no script but these, styles only from the page."""
+    """Return a content security policy that allows only these scripts, the page's styles, and no network."""
     digests = (base64.b64encode(hashlib.sha256(script.encode()).digest()).decode() for script in scripts)
     allowed = " ".join(f"'sha256-{digest}'" for digest in digests)
     return f"default-src 'none'; script-src {allowed}; style-src 'unsafe-inline'; img-src data: blob:"

@@ -1,4 +1,4 @@
-"""One run of each evaluation as charts: what was accepted, the multiplier, weights, and the actions taken."""
+"""Charts of one replay of each policy: events accepted, the multiplier, weights, and actions."""
 
 from __future__ import annotations
 
@@ -9,173 +9,160 @@ from typing import Any
 from backcast._arrays import FloatArray, IntArray
 from backcast.errors import printable
 from backcast.replay_summary import WEIGHT_EDGES, ReplaySummary
-from backcast.report._format import format_number, percent
+from backcast.report._format import format_number, format_percent
 from backcast.report._summary import ResultSummary
 from backcast.report.charts import (
     DASHES,
-    MARKS,
-    colour_of,
-    dressed,
+    GREY,
+    SHAPES,
+    finish_chart,
+    finite_or_none,
     legend,
-    plain,
-    scale_of,
-    shown_by_legend,
+    policy_colour,
+    policy_scale,
     tooltip,
-    when_shown,
+    visibility_params,
+    visible_opacity,
 )
 
+Replays = Mapping[str, ReplaySummary]
+
 MOST_ACTIONS = 12
+LOGGED, OTHERS = "the log", "all others"
 
 
-LOGGED = "the log"
-
-
-REST = "all others"
-
-
-def _edge(value: float) -> str:
+def _format_edge(value: float) -> str:
     return f"{value:g}" if value >= 1 else f"1/{1 / value:g}"
 
 
 WEIGHT_CLASSES = (
     "0",
-    f"≤ {_edge(WEIGHT_EDGES[0])}",
-    *(f"{_edge(low)}–{_edge(high)}" for low, high in pairwise(WEIGHT_EDGES)),
-    f"> {_edge(WEIGHT_EDGES[-1])}",
+    f"≤ {_format_edge(WEIGHT_EDGES[0])}",
+    *(f"{_format_edge(low)}–{_format_edge(high)}" for low, high in pairwise(WEIGHT_EDGES)),
+    f"> {_format_edge(WEIGHT_EDGES[-1])}",
 )
 
 
-def run_charts(findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> dict[str, Any]:
-    """The charts that there is something to draw for, by name."""
+def replay_charts(summary: ResultSummary, replays: Replays) -> dict[str, Any]:
+    """Return the charts for which the replays have data, by name."""
     import altair as alt
 
-    accepting = {name: p for name, p in passages.items() if p.accepted.size}
-    steered = {name: p for name, p in accepting.items() if p.multiplier.size}
-    clocked = {name: p for name, p in accepting.items() if p.rounds.size}
-    exhausting = any(p.exhausted[-1] > 0 for p in clocked.values())
-    charts = {}
+    charts: dict[str, Any] = {}
+    accepting = {name: replay for name, replay in replays.items() if replay.accepted.size}
     if accepting:
-        lines = {name: (p.ends, p.accepted) for name, p in accepting.items()}
-        charts["accepted"] = _lines(alt, findings, lines, ("events gone through", "share accepted"))
-    if steered:
-        lines = {name: (p.ends, p.multiplier) for name, p in steered.items()}
-        charts["multiplier"] = _lines(alt, findings, lines, ("events gone through", "multiplier"))
-    if exhausting:
-        lines = {name: (p.rounds, p.exhausted) for name, p in clocked.items()}
-        charts["exhausted"] = _lines(alt, findings, lines, ("round", "certificate so far"))
-    if passages:
-        charts["weights"] = _weights(alt, findings, passages)
-        charts["actions"] = _actions(alt, findings, passages)
+        lines = {name: (replay.ends, replay.accepted) for name, replay in accepting.items()}
+        charts["accepted"] = _line_chart(alt, summary, lines, "events processed", "share accepted")
+    lines = {name: (replay.ends, replay.multiplier) for name, replay in accepting.items() if replay.multiplier.size}
+    if lines:
+        charts["multiplier"] = _line_chart(alt, summary, lines, "events processed", "multiplier")
+    lines = {name: (replay.rounds, replay.exhausted) for name, replay in accepting.items() if replay.rounds.size}
+    if any(exhausted[-1] > 0 for _, exhausted in lines.values()):
+        charts["exhausted"] = _line_chart(alt, summary, lines, "round", "certificate so far")
+    if replays:
+        charts["weights"] = _weights_chart(alt, summary, replays)
+        charts["actions"] = _actions_chart(alt, summary, replays)
     return charts
 
 
-def _lines(
-    alt: Any, findings: ResultSummary, lines: Mapping[str, tuple[IntArray, FloatArray]], titles: tuple[str, str]
+def _line_chart(
+    alt: Any, summary: ResultSummary, lines: Mapping[str, tuple[IntArray, FloatArray]], x_title: str, y_title: str
 ) -> Any:
-    """One line a policy, from zero on: small is to look small."""
-    across, up = titles
+    """Draw one line per policy; the vertical axis starts at zero, so that small values look small."""
     rows = [
-        {"policy": name, "place": end, "height": plain(height), across: format_number(end), up: format_number(height)}
-        for name, (ends, heights) in lines.items()
-        for end, height in zip(ends.tolist(), heights.tolist(), strict=True)
+        {"policy": name, "x": x, "y": finite_or_none(y), x_title: format_number(x), y_title: format_number(y)}
+        for name, (positions, values) in lines.items()
+        for x, y in zip(positions.tolist(), values.tolist(), strict=True)
     ]
-    shown, hidden = shown_by_legend(alt)
+    shown, hidden = visibility_params(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("place:Q", title=across, axis=alt.Axis(tickCount=6)),
-        y=alt.Y("height:Q", title=up, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)),
-        color=colour_of(alt, findings, list(lines)),
+        x=alt.X("x:Q", title=x_title, axis=alt.Axis(tickCount=6)),
+        y=alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)),
+        color=policy_colour(alt, summary, list(lines)),
     )
-    dashes = alt.StrokeDash("policy:N", scale=scale_of(alt, findings, DASHES, list(lines)), legend=legend(alt))
-    drawn = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=when_shown(alt, 1, 0.15))
-    targets = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, ("policy", across, up)))
-    words = "; ".join(_line_in_words(name, heights) for name, (_, heights) in lines.items())
-    layers = alt.layer(drawn.add_params(shown), targets).add_params(hidden)
-    return dressed(layers, 200, f"{up.capitalize()} by {across}. {words}.")
+    dashes = alt.StrokeDash("policy:N", scale=policy_scale(alt, summary, DASHES, list(lines)), legend=legend(alt))
+    strokes = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=visible_opacity(alt, 1, 0.15))
+    targets = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, ("policy", x_title, y_title)))
+    texts = "; ".join(
+        f"{name}: from {format_number(float(values[0]))} to {format_number(float(values[-1]))}"
+        for name, (_, values) in lines.items()
+    )
+    layers = alt.layer(strokes.add_params(shown), targets).add_params(hidden)
+    return finish_chart(layers, 200, f"{y_title.capitalize()} by {x_title}. {texts}.")
 
 
-def _line_in_words(name: str, heights: FloatArray) -> str:
-    return f"{name}: from {format_number(float(heights[0]))} to {format_number(float(heights[-1]))}"
-
-
-def _weights(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
-    """Share of events by class of weight; points and dashes, because bars of many policies hide each other."""
+def _weights_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
+    """Draw the share of events by class of weight; points and lines, because bars of many policies hide each other."""
+    filled = [i for replay in replays.values() for i, share in enumerate(replay.weights.shares) if share > 0]
+    classes = list(WEIGHT_CLASSES[min(filled) : max(filled) + 1])
     rows = [
-        {"policy": name, "weight": kind, "height": share, "share of events": percent(share)}
-        for name, passage in passages.items()
-        for kind, share in zip(WEIGHT_CLASSES, passage.weights.shares.tolist(), strict=True)
+        {"policy": name, "weight": weight, "y": share, "share of events": format_percent(share)}
+        for name, replay in replays.items()
+        for weight, share in zip(WEIGHT_CLASSES, replay.weights.shares.tolist(), strict=True)
+        if weight in classes
     ]
-    shown, hidden = shown_by_legend(alt)
-    kinds = [WEIGHT_CLASSES[place] for place in _used_classes(passages)]
-    rows = [row for row in rows if row["weight"] in kinds]
+    shown, hidden = visibility_params(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
-        x=alt.X("weight:O", title="weight of an event", sort=kinds, axis=alt.Axis(labelAngle=-40, grid=True)),
-        y=alt.Y("height:Q", title="share of events", axis=alt.Axis(format="%", tickCount=5)),
-        color=colour_of(alt, findings, list(passages), symbol="point"),
-        opacity=when_shown(alt, 1, 0.15),
+        x=alt.X("weight:O", title="weight of an event", sort=classes, axis=alt.Axis(labelAngle=-40, grid=True)),
+        y=alt.Y("y:Q", title="share of events", axis=alt.Axis(format="%", tickCount=5)),
+        color=policy_colour(alt, summary, list(replays), symbol="point"),
+        opacity=visible_opacity(alt, 1, 0.15),
     )
-    lines = base.mark_line(strokeWidth=1.5)
     points = base.mark_point(size=70, filled=True).encode(
-        shape=_shape(alt, findings, passages), tooltip=tooltip(alt, ("policy", "weight", "share of events"))
+        shape=_policy_shape(alt, summary, replays), tooltip=tooltip(alt, ("policy", "weight", "share of events"))
     )
-    words = "; ".join(f"{name}: {_weights_in_words(passage)}" for name, passage in passages.items())
-    return dressed(alt.layer(lines, points.add_params(shown)).add_params(hidden), 220, f"Weights of events. {words}.")
-
-
-def _used_classes(passages: Mapping[str, ReplaySummary]) -> range:
-    """From the first to the last class that any policy fills."""
-    filled = [place for p in passages.values() for place, share in enumerate(p.weights.shares) if share > 0]
-    return range(min(filled), max(filled) + 1)
-
-
-def _weights_in_words(passage: ReplaySummary) -> str:
-    weights = passage.weights
-    return f"{percent(float(weights.shares[0]))} of the events weigh nothing, the largest weight is " + format_number(
-        weights.largest
+    layers = alt.layer(base.mark_line(strokeWidth=1.5), points.add_params(shown)).add_params(hidden)
+    texts = "; ".join(
+        f"{name}: {format_percent(float(replay.weights.shares[0]))} of the events have weight 0, the largest weight is "
+        f"{format_number(replay.weights.largest)}"
+        for name, replay in replays.items()
     )
+    return finish_chart(layers, 220, f"Weights of events. {texts}.")
 
 
-def _shape(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
-    scale = scale_of(alt, findings, MARKS, list(passages))
-    return alt.Shape("policy:N", scale=scale, legend=legend(alt, "point"))
-
-
-def _actions(alt: Any, findings: ResultSummary, passages: Mapping[str, ReplaySummary]) -> Any:
-    """The log's share of each action as a bar, each policy's as a point."""
-    rows = list(action_shares(passages))
-    order = list(dict.fromkeys(row["action"] for row in rows))
-    shown, hidden = shown_by_legend(alt)
-    place = alt.Y("action:N", title=None, scale=alt.Scale(domain=order, paddingInner=0.35), axis=None)
-    share = alt.X("height:Q", title="share of choices", axis=alt.Axis(format="%", tickCount=5))
-    fields = tooltip(alt, ("policy", "action", "share"))
-    of_log = alt.Chart(alt.Data(values=[row for row in rows if row["logged"]]))
-    bars = of_log.mark_bar(color="#808080", opacity=0.35, height=16).encode(y=place, x=share, tooltip=fields)
-    names = of_log.mark_text(align="left", dy=-16, fontSize=12, limit=560).encode(
-        y=place, x=alt.value(0), text="action:N"
+def _actions_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
+    """Draw the log's share of each action as a bar, each policy's as a point."""
+    rows = list(action_shares(replays))
+    actions = list(dict.fromkeys(row["action"] for row in rows))
+    shown, hidden = visibility_params(alt)
+    position = alt.Y("action:N", title=None, scale=alt.Scale(domain=actions, paddingInner=0.35), axis=None)
+    share = alt.X("x:Q", title="share of choices", axis=alt.Axis(format="%", tickCount=5))
+    tooltips = tooltip(alt, ("policy", "action", "share"))
+    logged = alt.Chart(alt.Data(values=[row for row in rows if row["logged"]]))
+    bars = logged.mark_bar(color=GREY, opacity=0.35, height=16).encode(y=position, x=share, tooltip=tooltips)
+    names = logged.mark_text(align="left", dy=-16, fontSize=12, limit=560).encode(
+        y=position, x=alt.value(0), text="action:N"
     )
     points = alt.Chart(alt.Data(values=[row for row in rows if not row["logged"]])).mark_point(size=80, filled=True)
     points = points.encode(
-        y=place,
+        y=position,
         x=share,
-        color=colour_of(alt, findings, list(passages), symbol="point"),
-        shape=_shape(alt, findings, passages),
-        opacity=when_shown(alt, 1, 0.1),
-        tooltip=fields,
+        color=policy_colour(alt, summary, list(replays), symbol="point"),
+        shape=_policy_shape(alt, summary, replays),
+        opacity=visible_opacity(alt, 1, 0.1),
+        tooltip=tooltips,
     ).add_params(shown)
-    words = "; ".join(f"{row['policy']} takes {row['action']} {row['share']} of the time" for row in rows)
     layers = alt.layer(bars, points, names).add_params(hidden)
-    return dressed(layers, 24 + 42 * len(order), f"Which actions are taken; a bar for the log. {words}.")
+    texts = "; ".join(f"{row['policy']}: {row['action']} {row['share']}" for row in rows)
+    return finish_chart(layers, 24 + 42 * len(actions), f"Share of each action; a bar for the log. {texts}.")
 
 
-def action_shares(passages: Mapping[str, ReplaySummary]) -> Iterator[dict[str, Any]]:
-    """One row an action and who takes it, the log first; of many actions the most taken, the rest in one."""
-    columns = {name: passage.taken for name, passage in passages.items() if passage.taken is not None}
-    one = next(iter(passages.values()))
-    order = sorted(range(len(one.actions)), key=lambda a: -max([one.logged[a], *(own[a] for own in columns.values())]))
-    few = sorted(order if len(order) <= MOST_ACTIONS else order[: MOST_ACTIONS - 1])
-    for place, (name, shares) in enumerate([(LOGGED, one.logged), *columns.items()]):
-        groups = {printable(one.actions[a]): float(shares[a]) for a in few}
-        if len(few) < len(order):
-            groups[REST] = float(sum(shares[a] for a in order[MOST_ACTIONS - 1 :]))
-        for action, share in groups.items():
-            own = {"policy": name, "logged": place == 0}
-            yield {**own, "action": action, "height": share, "share": percent(share)}
+def _policy_shape(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
+    scale = policy_scale(alt, summary, SHAPES, list(replays))
+    return alt.Shape("policy:N", scale=scale, legend=legend(alt, "point"))
+
+
+def action_shares(replays: Replays) -> Iterator[dict[str, Any]]:
+    """Yield one row per action and policy, the log first; of many actions the most frequent, the others combined."""
+    policies = {name: replay.taken for name, replay in replays.items() if replay.taken is not None}
+    first = next(iter(replays.values()))
+    labels, logged = first.actions, first.logged
+    by_share = sorted(range(len(labels)), key=lambda a: -max([logged[a], *(taken[a] for taken in policies.values())]))
+    n_shown = len(labels) if len(labels) <= MOST_ACTIONS else MOST_ACTIONS - 1
+    for column, (name, shares) in enumerate([(LOGGED, logged), *policies.items()]):
+        by_label = {printable(labels[a]): float(shares[a]) for a in sorted(by_share[:n_shown])}
+        if n_shown < len(labels):
+            by_label[OTHERS] = float(sum(shares[a] for a in by_share[n_shown:]))
+        for action, share in by_label.items():
+            # "logged" because a policy may have the name of the log
+            row = {"policy": name, "logged": column == 0, "action": action}
+            yield {**row, "x": share, "share": format_percent(share)}

@@ -9,36 +9,28 @@ from typing import TYPE_CHECKING, Any
 from backcast.errors import printable
 from backcast.estimate import Estimate
 from backcast.report._format import (
-    assumption_words,
-    estimand_words,
+    NO_INTERVAL,
+    describe_assumption,
+    describe_estimand,
+    format_interval,
+    format_level,
     format_number,
-    interval_words,
-    level_words,
-    percent,
-    value_words,
+    format_percent,
+    format_value,
 )
 from backcast.report._grading import grade
-from backcast.report._summary import summarize
-from backcast.report.html import difference_rows
+from backcast.report._summary import ResultSummary, difference_rows, policy_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
 
-
-WIDTH = 100
-
-
-LABEL = 12
-
-
-ESTIMATED = "Propensities were estimated from the log, not recorded; no interval knows the error of that."
-
-
+WIDTH, LABEL_WIDTH = 100, 12
+ESTIMATED = "Propensities were estimated from the log, not recorded; intervals do not include the error of that."
 STYLES = {"": "", "good": "green", "fair": "yellow", "poor": "red"}
 
 
 def estimate_text(estimate: Estimate) -> str:
-    """The number, how sure, and how far to believe it, in a few lines.
+    """Return value, interval and reliability in a few lines.
 
     Examples
     --------
@@ -47,45 +39,48 @@ def estimate_text(estimate: Estimate) -> str:
     >>> interval = Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE)
     >>> diagnostics = WeightDiagnostics(4096, effective_sample_size=2048.0, mean_weight=1.0, largest_weight=4.0)
     >>> print(estimate_text(Estimate(0.5, 0.125, interval, diagnostics, policy="uniform", evaluator="IPS()")))
-    uniform: 0.50 a round
-      interval    0.25 to 0.75 (95 %, normal; relies on there being many events)
-      about       the average reward a round that the policy earns
+    uniform: 0.50 per round
+      interval    0.25 to 0.75 (95 %, normal; needs many events)
+      estimand    the average reward per round that the policy earns
       method      IPS()
       weights     effective sample size 2,048 of 4,096 events; mean weight 1, largest 4
-      belief      well supported
+      reliability good
     """
-    facts = estimate.diagnostics.to_dict()
+    diagnostics = estimate.diagnostics.to_dict()
+    reliability = grade(estimate)
+    reasons = f" ({'; '.join(reliability.reasons)})" if reliability.reasons else ""
     lines = [
-        ("interval", _interval(estimate)),
-        ("about", estimand_words(estimate)),
-        ("method", _method(estimate)),
-        ("accepted", _accepted(facts)),
-        ("runs", _runs(facts)),
-        ("error", _errors(estimate.std_error, facts)),
-        ("weights", _weights(facts)),
-        ("bias", _bias(facts)),
-        ("belief", _belief(estimate)),
-        ("note", ESTIMATED if facts.get("propensities_estimated") else ""),
+        ("interval", _describe_interval(estimate)),
+        ("estimand", describe_estimand(estimate)),
+        ("method", _describe_method(estimate)),
+        ("accepted", _describe_acceptance(diagnostics)),
+        ("runs", _describe_runs(diagnostics)),
+        ("error", _describe_errors(estimate.std_error, diagnostics)),
+        ("weights", _describe_weights(diagnostics)),
+        ("bias", _describe_bias(diagnostics)),
+        ("reliability", f"{reliability.label}{reasons}"),
+        ("note", ESTIMATED if diagnostics.get("propensities_estimated") else ""),
         *(("note", note) for note in estimate.notes),
     ]
-    head = f"{printable(estimate.policy)}: {value_words(estimate)} a round"
-    return "\n".join([head, *(_wrapped(label, printable(text)) for label, text in lines if text)])
+    title = f"{printable(estimate.policy)}: {format_value(estimate)} per round"
+    indent = " " * (2 + LABEL_WIDTH)
+    wrapped = [
+        textwrap.fill(printable(text), WIDTH, initial_indent=f"  {label:<{LABEL_WIDTH}}", subsequent_indent=indent)
+        for label, text in lines
+        if text
+    ]
+    return "\n".join([title, *wrapped])
 
 
-def _wrapped(label: str, text: str) -> str:
-    indent = " " * (2 + LABEL)
-    return textwrap.fill(text, WIDTH, initial_indent=f"  {label:<{LABEL}}", subsequent_indent=indent)
-
-
-def _interval(estimate: Estimate) -> str:
+def _describe_interval(estimate: Estimate) -> str:
     interval = estimate.interval
     if interval is None:
-        return "none can honestly be given"
-    fine_print = f"{level_words(interval)}, {interval.method}; {assumption_words(interval)}"
-    return f"{interval_words(interval)} ({fine_print})"
+        return NO_INTERVAL
+    fine_print = f"{format_level(interval)}, {interval.method}; {describe_assumption(interval)}"
+    return f"{format_interval(interval)} ({fine_print})"
 
 
-def _method(estimate: Estimate) -> str:
+def _describe_method(estimate: Estimate) -> str:
     parts = [estimate.evaluator]
     if estimate.horizon is not None:
         parts.append(f"horizon {format_number(estimate.horizon)}")
@@ -94,119 +89,103 @@ def _method(estimate: Estimate) -> str:
     return ", ".join(parts)
 
 
-def _accepted(facts: dict[str, Any]) -> str:
-    """How much of the log joined simulated histories; empty for evaluators without any."""
-    if "accepted" not in facts:
+def _describe_acceptance(diagnostics: dict[str, Any]) -> str:
+    """Return how much of the log was accepted; empty for evaluators that accept no events."""
+    if "accepted" not in diagnostics:
         return ""
-    share = percent(facts["acceptance_rate"])
-    events = f"{format_number(facts['accepted'])} of {format_number(facts['events'])} events ({share})"
-    if "trajectories_complete" not in facts:
-        return events
-    complete, failed = format_number(facts["trajectories_complete"]), format_number(facts["trajectories_failed"])
-    return f"{events}; {complete} trajectories complete, {failed} failed"
+    accepted, events = format_number(diagnostics["accepted"]), format_number(diagnostics["events"])
+    text = f"{accepted} of {events} events ({format_percent(diagnostics['acceptance_rate'])})"
+    if "trajectories_complete" not in diagnostics:
+        return text
+    complete, failed = (format_number(diagnostics[f"trajectories_{state}"]) for state in ("complete", "failed"))
+    return f"{text}; {complete} trajectories complete, {failed} failed"
 
 
-def _runs(facts: dict[str, Any]) -> str:
-    """How many simulated histories the answer rests on; empty for evaluators that make one pass."""
-    events, rounds = f"{format_number(facts.get('events'))} events", f"{format_number(facts.get('rounds'))} rounds"
-    if "parts" in facts:
-        parts = f"{format_number(facts['parts'])} parts of a stream, {events} together"
-        return f"{format_number(facts['passes_each'])} histories of {rounds} from each of {parts}"
-    if "replicates" not in facts:
+def _describe_runs(diagnostics: dict[str, Any]) -> str:
+    """Return the number of simulated histories; empty for evaluators that make one pass."""
+    events, rounds = (f"{format_number(diagnostics.get(key))} {key}" for key in ("events", "rounds"))
+    if "parts" in diagnostics:
+        parts = f"{format_number(diagnostics['parts'])} parts of a stream, {events} together"
+        return f"{format_number(diagnostics['passes_each'])} histories of {rounds} from each of {parts}"
+    if "replicates" not in diagnostics:
         return ""
-    whole = (
-        f"{format_number(facts['passes'])} histories"
-        if "passes" in facts
-        else f"{format_number(facts['permutations'])} orders"
-    )
-    subsets = f"; {format_number(facts['replicates'])} on subsets" if facts["replicates"] else ""
-    return f"{whole} of {rounds} from {events}{subsets}"
+    if "passes" in diagnostics:
+        runs = f"{format_number(diagnostics['passes'])} histories"
+    else:
+        runs = f"{format_number(diagnostics['permutations'])} orders"
+    subsets = f"; {format_number(diagnostics['replicates'])} on subsets" if diagnostics["replicates"] else ""
+    return f"{runs} of {rounds} from {events}{subsets}"
 
 
-def _errors(total: float, facts: dict[str, Any]) -> str:
-    """Where the standard error comes from; empty where it is not told apart."""
-    if "monte_carlo_error" not in facts:
+def _describe_errors(std_error: float, diagnostics: dict[str, Any]) -> str:
+    """Return the components of the standard error; empty if they are not known."""
+    if "monte_carlo_error" not in diagnostics:
         return ""
-    chance = f"Monte-Carlo {format_number(facts['monte_carlo_error'])}"
-    if math.isnan(facts["sampling_error"]):
-        return f"{chance}; none from sampling, because no replicates were run"
-    return f"{format_number(total)}: sampling {format_number(facts['sampling_error'])}, {chance}"
+    monte_carlo = f"Monte-Carlo {format_number(diagnostics['monte_carlo_error'])}"
+    if math.isnan(diagnostics["sampling_error"]):
+        return f"{monte_carlo}; sampling error unknown, because no replicates were run"
+    return f"{format_number(std_error)}: sampling {format_number(diagnostics['sampling_error'])}, {monte_carlo}"
 
 
-def _weights(facts: dict[str, Any]) -> str:
-    """What the weights are worth; empty for evaluators without any."""
-    if "effective_sample_size" not in facts:
+def _describe_weights(diagnostics: dict[str, Any]) -> str:
+    """Return the effective sample size and the range of weights; empty for evaluators without weights."""
+    if "effective_sample_size" not in diagnostics:
         return ""
-    effective, events = (format_number(facts[name]) for name in ("effective_sample_size", "events"))
-    size = f"effective sample size {effective} of {events} events"
-    return (
-        f"{size}; mean weight {format_number(facts['mean_weight'])}, largest {format_number(facts['largest_weight'])}"
-    )
+    keys = ("effective_sample_size", "events", "mean_weight", "largest_weight")
+    effective, events, mean, largest = (format_number(diagnostics[key]) for key in keys)
+    return f"effective sample size {effective} of {events} events; mean weight {mean}, largest {largest}"
 
 
-def _bias(facts: dict[str, Any]) -> str:
-    """The bias certificate; empty for evaluators without one."""
-    if "bias_certificate" not in facts:
+def _describe_bias(diagnostics: dict[str, Any]) -> str:
+    """Return the bias certificate; empty for evaluators without one."""
+    if "bias_certificate" not in diagnostics:
         return ""
-    return f"certificate {format_number(facts['bias_certificate'])} (total variation from a live history, at most)"
+    certificate = format_number(diagnostics["bias_certificate"])
+    return f"certificate {certificate} (upper bound on the total variation from a live history)"
 
 
-def _belief(estimate: Estimate) -> str:
-    belief = grade(estimate)
-    return belief.words + (f" ({'; '.join(belief.reasons)})" if belief.reasons else "")
-
-
-def estimates_table(result: Any) -> Table:
-    """A rich table of estimates, best first: value, interval, and how far to believe each.
-
-    ``result`` is an estimate, a dict of them by name, or a comparison, which adds the chances of being best.
-    """
+def estimates_table(summary: ResultSummary) -> Table:
+    """Return a rich table of estimates, best first: value, interval, reliability."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    findings = summarize(result)
-    chances = dict(findings.ranking)
-    accepting = any("acceptance_rate" in estimate.diagnostics.to_dict() for estimate in findings.estimates.values())
+    estimates = summary.estimates.values()
+    levels = {format_level(estimate.interval) for estimate in estimates if estimate.interval is not None}
+    rates = [estimate.diagnostics.to_dict().get("acceptance_rate", math.nan) for estimate in estimates]
+    with_rates = not all(map(math.isnan, rates))
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("policy", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    table.add_column(_interval_title(list(findings.estimates.values())), no_wrap=True)
-    if accepting:
+    table.add_column(f"{levels.pop()} interval" if len(levels) == 1 else "interval", no_wrap=True)
+    if with_rates:
         table.add_column("accepted", justify="right")
-    if chances:
+    if summary.ranking:
         table.add_column("best", justify="right")
-    table.add_column("belief", overflow="fold")
-    for name, estimate in findings.estimates.items():
-        belief = grade(estimate)
-        # Text, not markup: a name such as "[red]" is shown as it is
+    table.add_column("reliability", overflow="fold")
+    for row, rate in zip(policy_rows(summary), rates, strict=True):
+        # Text, not markup: a name such as "[red]" is shown unchanged
         table.add_row(
-            Text(printable(name)),
-            value_words(estimate),
-            interval_words(estimate.interval),
-            *([percent(estimate.diagnostics.to_dict().get("acceptance_rate", math.nan))] if accepting else []),
-            *([percent(chances[name])] if chances else []),
-            Text(belief.words, style=STYLES[belief.grade]),
+            Text(row["name"]),
+            row["value"],
+            row["interval"],
+            *([format_percent(rate)] if with_rates else []),
+            *([row["best"]] if summary.ranking else []),
+            Text(row["reliability"].label, style=STYLES[row["reliability"].grade]),
         )
     return table
 
 
-def differences_table(result: Any) -> Table:
-    """A rich table of the paired differences of a comparison."""
+def differences_table(summary: ResultSummary) -> Table:
+    """Return a rich table of the paired differences of a comparison."""
     from rich import box
     from rich.table import Table
     from rich.text import Text
 
-    findings = summarize(result)
     table = Table(box=box.SIMPLE_HEAD)
     table.add_column("difference", overflow="fold")
     table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("interval, for all of them together", no_wrap=True)
-    for row in difference_rows(findings):
-        table.add_row(Text(printable(row["name"])), row["value"], row["interval"])
+    table.add_column("interval, valid for all jointly", no_wrap=True)
+    for row in difference_rows(summary):
+        table.add_row(Text(row["name"]), row["value"], row["interval"])
     return table
-
-
-def _interval_title(estimates: list[Estimate]) -> str:
-    levels = {level_words(estimate.interval) for estimate in estimates if estimate.interval is not None}
-    return f"{levels.pop()} interval" if len(levels) == 1 else "interval"
