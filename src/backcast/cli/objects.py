@@ -6,19 +6,18 @@ A user's module is imported and its factory called: the one place where the comm
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import BackcastError, OptionError
+from backcast.errors import BackcastError, OptionError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -140,16 +139,6 @@ def build_from(kind: str, options: dict[str, Any], registry: Registry, folder: P
 
 def _name(text: str) -> str:
     return text.strip().lower().replace("_", "-")
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """A question after the nearest name, or the end of the sentence.
-
-    >>> did_you_mean("alfa", ["alpha", "ridge"]), did_you_mean("x", ["alpha"])
-    ("; did you mean 'alpha'?", '.')
-    """
-    found = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {found[0]!r}?" if found else "."
 
 
 def _imported(module: str, name: str, folder: Path | None) -> Callable[..., Any]:

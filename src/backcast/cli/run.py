@@ -16,10 +16,10 @@ from importlib.util import find_spec
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, cast
 
-from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from, did_you_mean
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from
 from backcast.cli.progress import Bar, Stop, print_status, progress_bar, stopping
 from backcast.cli.settings import Settings
-from backcast.errors import OptionError
+from backcast.errors import OptionError, did_you_mean
 from backcast.io.limits import free_memory
 
 if TYPE_CHECKING:

@@ -14,9 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from backcast._files import read_text
-from backcast.cli.objects import did_you_mean
 from backcast.cli.options import JSON, KEYS, QUIET, Option, annotated
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError, SourceError, did_you_mean
 
 PATHS = ("log", "report", "out", "checkpoint")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections import Counter
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
@@ -13,13 +12,10 @@ import pyarrow as pa
 import pyarrow.types as kinds
 
 from backcast._log_validation import check_number_of_actions
-from backcast.errors import ColumnError, OptionError
+from backcast.errors import ColumnError, OptionError, did_you_mean
 from backcast.io.limits import MOST_FEATURES, check_whole
 
 SHOWN = 20  # names listed in a message
-
-
-SEARCHED = 5_000  # names searched for a near one: a hostile header must not cost minutes
 
 
 @dataclass(frozen=True)
@@ -96,7 +92,7 @@ def _one(name: str, part: str, counts: Counter[str]) -> str:
     if not counts[name]:
         names = list(counts)
         raise ColumnError(
-            f"there is no column {name!r} (given as {part}){_near(name, names)} Columns: {_listed(names)}"
+            f"there is no column {name!r} (given as {part}){did_you_mean(name, names)} Columns: {_listed(names)}"
         )
     return name
 
@@ -127,12 +123,6 @@ def _matches(pattern: str, part: str, counts: Counter[str], taken: set[str]) -> 
         names = _listed(list(counts))
         raise ColumnError(f"no column matches the pattern {pattern!r} (given as {part}). Columns: {names}")
     return found
-
-
-def _near(name: str, names: Sequence[str]) -> str:
-    folded = {other.casefold(): other for other in names[:SEARCHED]}
-    near = difflib.get_close_matches(name.casefold(), folded, n=1)
-    return f"; did you mean {folded[near[0]]!r}?" if near else "."
 
 
 def _listed(names: Sequence[str]) -> str:

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -17,7 +16,7 @@ import pyarrow as pa
 import pyarrow.fs
 
 from backcast._files import check_readable
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError, SourceError, did_you_mean
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
@@ -114,7 +113,10 @@ def _expand(path: str, file_format: str | None, filesystem: Any) -> list[str]:
     if kind == FOLDER:
         return _data_files(path, file_format, filesystem)
     if not glob.has_magic(path):
-        raise SourceError(f"{path}: no such file or folder{_near_file(path)}")
+        names: list[str] = []
+        with suppress(OSError):
+            names = sorted(os.listdir(Path(path).parent))
+        raise SourceError(f"{path}: no such file or folder{did_you_mean(Path(path).name, names).removesuffix('.')}")
     found = matches(path)
     if not found:
         raise SourceError(f"no file matches {path!r}")
@@ -192,16 +194,6 @@ def _format_of_all(paths: list[str]) -> str:
 
 def _kinds() -> str:
     return ", ".join(ending for endings in EXTENSIONS.values() for ending in endings)
-
-
-def _near_file(path: str) -> str:
-    folder = Path(path).parent
-    try:
-        names = sorted(os.listdir(folder))[:1000]
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(Path(path).name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
 
 
 def _static_folder(path: str) -> str | None:
