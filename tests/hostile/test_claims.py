@@ -174,7 +174,7 @@ def test_rows_that_memory_cannot_hold_are_refused_before_they_are_read(
     pa.parquet.write_table(pa.table({"x": ones, "a": ones.astype(int), "r": ones, "p": ones}), path)
     (tmp_path / "log.csv").write_text("x,a,r,p\n" + "1,1,1,0.5\n" * 50_000)
     assert len(bc.read_log(path, **PARTS)) == 50_000
-    monkeypatch.setattr(limits, "memory", lambda: 2**20)
+    monkeypatch.setattr(limits, "total_memory", lambda: 2**20)
     assert "50,000 rows of 4 numbers need 0 GB, more than there is; read it in parts with scan_log" in message_of(path)
     assert "read it in parts with scan_log" in message_of(tmp_path / "log.csv")
     assert sum(map(len, bc.scan_log(path, **PARTS, batch_rows=10_000))) == 50_000
@@ -187,18 +187,18 @@ def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypa
     lines = gzip.compress(b"1:1:0.5 | a b c\n" * 500_000)
     (tmp_path / "log.vw.gz").write_bytes(lines)
     (tmp_path / "line.vw.gz").write_bytes(gzip.compress(b"1" * 3_000_000))
-    monkeypatch.setattr(limits, "memory", lambda: 2**23)
+    monkeypatch.setattr(limits, "total_memory", lambda: 2**23)
     monkeypatch.setattr(limits, "MOST_LINE", 10**6)
     assert "all of it needs more memory than there is" in message_of(tmp_path / "log.csv.gz", n_actions=2)
     with pytest.raises(SourceError, match="too many for the memory"):
         bc.read_vw(tmp_path / "log.vw.gz")
-    with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) signs"):
+    with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) characters"):
         bc.read_vw(tmp_path / "line.vw.gz")
 
 
 def test_memory_is_what_the_process_may_have() -> None:
-    assert 0 < limits.memory() < 2**62
-    told = alone("from backcast.io.limits import memory; print(memory())", gigabytes=2)
+    assert 0 < limits.total_memory() < 2**62
+    told = alone("from backcast.io.limits import total_memory; print(total_memory())", gigabytes=2)
     assert int(told) <= 2 * 2**30
 
 

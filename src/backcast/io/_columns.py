@@ -13,7 +13,7 @@ import pyarrow.types as kinds
 
 from backcast._log_validation import check_number_of_actions
 from backcast.errors import ColumnError, OptionError, did_you_mean
-from backcast.io.limits import MOST_FEATURES, check_whole
+from backcast.io.limits import MOST_FEATURES, check_positive_integer
 
 SHOWN = 20  # names listed in a message
 
@@ -64,7 +64,7 @@ class ColumnSpec:
     hash_size: int = 32
 
     def __post_init__(self) -> None:
-        check_whole("hash_size", self.hash_size, MOST_FEATURES)
+        check_positive_integer("hash_size", self.hash_size, MOST_FEATURES)
         if isinstance(self.n_actions, int):
             check_number_of_actions(self.n_actions)
         for part in ("action", "reward"):

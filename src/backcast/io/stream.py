@@ -19,7 +19,7 @@ from backcast.errors import EvaluationError, LogError, OptionError
 from backcast.io._arrow import build_log, known_labels, labels_among, numbers
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
-from backcast.io.limits import within_memory
+from backcast.io.limits import limit_memory
 from backcast.log import Log, joined_log
 
 READ_AHEAD = 2  # parts that wait while one is worked on
@@ -143,7 +143,7 @@ class LogStream:
         """All of it as one log, filled batch by batch: no second copy in memory."""
         if self.n_rows is not None:
             return self._part(self._batches(), self.n_rows, self.first_row)
-        batches = list(within_memory(self._batches()))
+        batches = list(limit_memory(self._batches()))
         return self._part(batches, sum(batch.num_rows for batch in batches), self.first_row)
 
     def head(self, rows: int) -> Log:

@@ -20,7 +20,7 @@ from backcast._log_validation import EncodedActions, RowError, check_number_of_a
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import matches, path_text
-from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_size, check_whole, lines_of
+from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
 from backcast.log import Log
 
 Features: TypeAlias = "list[tuple[str, float]]"
@@ -361,7 +361,7 @@ def read_vw(
     >>> log, log.action_labels, log.rewards
     (Log(2 events, 2 actions, 128 features), (1, 2), array([-0.5,  1. ]))
     """
-    check_whole("hash_size", hash_size, MOST_FEATURES)
+    check_positive_integer("hash_size", hash_size, MOST_FEATURES)
     if isinstance(n_actions, int):
         check_number_of_actions(n_actions)
     if format is not None and format not in READERS:
@@ -434,7 +434,7 @@ class _Numbered:
         self.stream, self.at = stream, 0
 
     def __iter__(self) -> Iterator[tuple[int, str]]:
-        for text in lines_of(self.stream):
+        for text in read_lines(self.stream):
             self.at += 1
             yield self.at, text
 
@@ -459,7 +459,7 @@ def _open(file: str) -> IO[str]:
 
 def _kind(file: str) -> str:
     with _open(file) as stream:
-        head = list(islice(lines_of(stream), 1000))
+        head = list(islice(read_lines(stream), 1000))
     while head and not head[0].strip():
         head.pop(0)
     return "dsjson" if head and head[0].lstrip()[:1] in ("{", "[") else text_kind(head)
