@@ -137,7 +137,7 @@ def test_rows_that_are_not_those_announced(tmp_path: Path, lie: str) -> None:
     for parts in (known, PARTS):
         for words, read in PATHS.items():
             with pytest.raises(
-                SourceError, match=r"log\.parquet: .*announce.*Write it anew$|GB, more than there is"
+                SourceError, match=r"log\.parquet: .*announce.*Write it again$|GB, more than there is"
             ) as told:
                 read(bc.scan_log(path, **parts))
             assert str(told.value).isprintable(), words

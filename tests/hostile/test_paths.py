@@ -69,7 +69,7 @@ def test_a_socket_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) ->
 
 def test_folders_and_links_that_lead_round(tmp_path: Path) -> None:
     (tmp_path / "x.parquet").mkdir()
-    assert "holds no file of a known kind" in message_of(tmp_path / "x.parquet")
+    assert "holds no file of a known format" in message_of(tmp_path / "x.parquet")
     (tmp_path / "loop.csv").symlink_to(tmp_path / "loop.csv")
     assert is_log_or_ours(lambda: bc.read_log(tmp_path / "loop.csv", **PARTS))
     folder = tmp_path / "round"

@@ -184,7 +184,7 @@ def test_names_that_lead_nowhere(tmp_path: Path) -> None:
     assert message_of(str(tmp_path / "*.csv")) == f"no file matches '{tmp_path}/*.csv'"
     assert message_of([]) == "the list of files is empty; name at least one"
     (tmp_path / "void").mkdir()
-    assert "void: the folder holds no file of a known kind (.parquet, .pq" in message_of(tmp_path / "void")
+    assert "void: the folder holds no file of a known format (.parquet, .pq" in message_of(tmp_path / "void")
     assert message_of(tmp_path / "void", format="csv").endswith("void: the folder is empty")
     assert "not an address that can be read" in message_of("nowhere://bucket/x.parquet")
 
@@ -193,11 +193,11 @@ def test_kinds_that_are_unknown_or_mixed(tmp_path: Path) -> None:
     (tmp_path / "log.xlsx").write_text("")
     said = message_of(tmp_path / "log.xlsx")
     assert "log.xlsx: unknown extension '.xlsx'; known are .parquet" in said
-    assert "Give format=..., or read_vw" in said
+    assert "Give format=..., or use read_vw" in said
     write(table(), tmp_path / "a.parquet")
     write(table(), tmp_path / "b.csv")
     assert "a.parquet and " in message_of(tmp_path)
-    assert "b.csv are of different kinds; read them apart, or give format=..." in message_of(tmp_path)
+    assert "b.csv are of different formats; read them separately, or give format=..." in message_of(tmp_path)
     is_log_of(read_log(tmp_path, format="csv", **PARTS), table())
     with pytest.raises(OptionError, match="format is 'xml'; it must be one of 'parquet', 'csv'"):
         read_log(tmp_path, format="xml", **PARTS)
@@ -258,7 +258,7 @@ def test_csv_that_turns_into_words_far_down(tmp_path: Path) -> None:
 def test_json_that_is_one_array(tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     path.write_text(json.dumps(table().to_pylist(), indent=1))
-    assert "It must hold one JSON object a line" in message_of(path)
+    assert "It must hold one JSON object per line" in message_of(path)
 
 
 def test_json_field_missing_in_some_rows(tmp_path: Path) -> None:

@@ -18,7 +18,7 @@ from backcast._arrays import FloatArray
 from backcast.errors import LogError
 from backcast.io._arrow import list_rows, values_of
 from backcast.io._columns import kind_of
-from backcast.io._files import FilePath, Files, find_files, reading
+from backcast.io._files import FilePath, Files, convert_read_errors, find_files
 from backcast.io._slices import open_files
 
 ROWS = 5_000
@@ -94,7 +94,7 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     """
     files = find_files(path, file_format)
     opened = open_files(files, LOOKED_AT)
-    with reading(files.paths[0], files.format):
+    with convert_read_errors(files.paths[0], files.format):
         table = _head(files, opened.fragments[0], rows)
     if table.num_rows == 0:
         raise LogError(f"{files.paths[0]}: there is no row in it; a log needs at least one event")

@@ -13,7 +13,7 @@ import pyarrow.csv
 from backcast._arrays import is_sparse
 from backcast._files import check_readable
 from backcast.errors import LogError, OptionError, SourceError
-from backcast.io._files import reading
+from backcast.io._files import convert_read_errors
 from backcast.io.tables import read_log
 from backcast.log import Log
 
@@ -76,7 +76,7 @@ def read_obd(
 
 def _number_of_items(file: Path) -> int:
     check_readable(file)
-    with reading(str(file), "csv"):
+    with convert_read_errors(str(file), "csv"):
         table = pa.csv.read_csv(file)
         names = table.column_names  # fails here, not later, where a name is not UTF-8
     if "item_id" not in names:

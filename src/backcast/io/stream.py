@@ -99,7 +99,7 @@ class LogStream:
         total, rows = 0.0, 0
         reward = self.layout.columns.reward
         for file_slice in self.slices:
-            for batch in file_slice.batches([reward]):
+            for batch in file_slice.read_batches([reward]):
                 total += float(numbers(batch.column(0), reward, "reward").sum())
                 rows += batch.num_rows
         return total / rows
@@ -110,14 +110,7 @@ class LogStream:
         No row is read for it: a file is known by its name, its size and the time of its last writing.
         """
         slices = [
-            (
-                PurePosixPath(file_slice.path).name,
-                file_slice.stamp,
-                file_slice.groups,
-                file_slice.skip,
-                file_slice.limit,
-            )
-            for file_slice in self.slices
+            (PurePosixPath(file_slice.path).name, file_slice.stamp, file_slice.rows) for file_slice in self.slices
         ]
         known = (slices, self.layout, self.action_labels, self.first_row)
         return hashlib.sha256(repr(known).encode()).hexdigest()[:16]
@@ -125,7 +118,7 @@ class LogStream:
     def counted(self) -> LogStream:
         """The same stream with its number of rows, found by one pass over the actions where files do not say."""
         action = self.layout.columns.action
-        return replace(self, slices=tuple(file_slice.counted(action) for file_slice in self.slices))
+        return replace(self, slices=tuple(file_slice.with_row_count(action) for file_slice in self.slices))
 
     def __iter__(self) -> Iterator[Log]:
         return prefetch(self._parts, READ_AHEAD)
@@ -176,9 +169,9 @@ class LogStream:
         """
         left = rows
         for number, file_slice in enumerate(self.slices):
-            found = file_slice.at_least(left + 1, self.layout.columns.action)
+            found = file_slice.count_rows(self.layout.columns.action, left + 1)
             if found > left:
-                slices = (file_slice.between(left, None) if left else file_slice, *self.slices[number + 1 :])
+                slices = (file_slice.slice_rows(left) if left else file_slice, *self.slices[number + 1 :])
                 return replace(self, slices=slices, first_row=self.first_row + rows)
             left -= found
         return None
@@ -190,7 +183,7 @@ class LogStream:
         for file_slice in self.counted().slices:
             last = first + (file_slice.n_rows or 0)
             if start < last and first < end:
-                slices.append(file_slice.between(max(start, first) - first, min(end, last) - first))
+                slices.append(file_slice.slice_rows(max(start, first) - first, min(end, last) - first))
             first = last
         return replace(self, slices=tuple(slices), first_row=self.first_row + start)
 
@@ -220,7 +213,7 @@ class LogStream:
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for file_slice in self.slices:
-            yield from file_slice.batches(self.layout.names)
+            yield from file_slice.read_batches(self.layout.names)
 
     def _part(self, batches: Iterable[pa.RecordBatch], n: int, *first: int) -> Log:
         """The log of stretches of ``n`` rows, each of which begins with one of these rows."""
@@ -235,7 +228,7 @@ class LogStream:
     def _file_of(self, row: int) -> str:
         end = self.first_row
         for file_slice in self.slices[:-1]:
-            end += file_slice.counted(self.layout.columns.action).n_rows or 0
+            end += file_slice.with_row_count(self.layout.columns.action).n_rows or 0
             if row < end:
                 return file_slice.path
         return self.slices[-1].path
@@ -251,7 +244,7 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
 
         def actions() -> Iterator[pa.Array]:
             for number, file_slice in enumerate(slices):
-                for batch in file_slice.batches([action]):
+                for batch in file_slice.read_batches([action]):
                     counts[number] += batch.num_rows
                     yield batch.column(0)
 
@@ -308,7 +301,7 @@ def _joined(slices: tuple[FileSlice, ...], units: list[tuple[int, int, int]]) ->
     for number, members in groupby(units, key=lambda unit: unit[0]):
         groups = [group for _, group, _ in members]
         file_slice = slices[number]
-        joined.append(file_slice.with_groups(groups[0], groups[-1] + 1) if file_slice.group_rows else file_slice)
+        joined.append(file_slice.slice_groups(groups[0], groups[-1] + 1) if file_slice.group_rows else file_slice)
     return tuple(joined)
 
 

@@ -19,7 +19,7 @@ from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._log_validation import EncodedActions, RowError, check_number_of_actions
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
-from backcast.io._files import matches, path_text
+from backcast.io._files import match_pattern, path_to_text
 from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
 from backcast.log import Log
 
@@ -417,8 +417,8 @@ def sample_vw(path: str, events: int, kind: str | None = None) -> tuple[str, lis
 def _files(path: str | os.PathLike[str] | Sequence[str | os.PathLike[str]]) -> list[str]:
     given = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
     found: list[str] = []
-    for text in map(path_text, given):
-        fitting = [text] if os.path.isfile(text) else list(filter(os.path.isfile, matches(text)))
+    for text in map(path_to_text, given):
+        fitting = [text] if os.path.isfile(text) else list(filter(os.path.isfile, match_pattern(text)))
         if not fitting:
             raise SourceError(f"no file matches {text!r}")
         found.extend(fitting)
