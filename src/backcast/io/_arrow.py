@@ -23,8 +23,8 @@ from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast._log_validation import (
     EncodedActions,
     RowError,
-    action_codes,
     check_number_of_actions,
+    encode_actions,
     unknown_action_error,
 )
 from backcast.errors import LogError, SourceError
@@ -190,7 +190,7 @@ def known_labels(layout: ColumnLayout, type_: pa.DataType) -> tuple[Any, ...] | 
     """
     if layout.columns.action_labels is not None:
         labels = tuple(layout.columns.action_labels)
-        return action_codes(labels, None, labels)[1]
+        return encode_actions(labels, None, labels)[1]
     if kinds.is_boolean(type_) and layout.declared in (None, 2):
         return (False, True)
     if layout.declared is not None and (kinds.is_integer(type_) or kinds.is_floating(type_)):
@@ -199,7 +199,7 @@ def known_labels(layout: ColumnLayout, type_: pa.DataType) -> tuple[Any, ...] | 
 
 
 def labels_among(columns: Iterable[pa.Array], declared: int | None) -> tuple[Any, ...]:
-    """The labels seen in these columns, by the rules of :func:`backcast.door.action_codes`.
+    """The labels seen in these columns, by the rules of :func:`backcast.door.encode_actions`.
 
     >>> labels_among([pa.array([7, 3]), pa.array([3, None])], None)
     (3, 7)
@@ -210,7 +210,7 @@ def labels_among(columns: Iterable[pa.Array], declared: int | None) -> tuple[Any
         check_number_of_actions(len(seen) - 1)  # one may be null
     # A missing action is reported with its row, when the rows are read.
     labels = [label for label in seen if label is not None and label == label]
-    return action_codes(labels, declared, None)[1] if labels else ()
+    return encode_actions(labels, declared, None)[1] if labels else ()
 
 
 @dataclass(frozen=True)
@@ -297,7 +297,7 @@ class _Collector:
         try:
             self._fill(batch, slice(self.at, self.at + batch.num_rows))
         except RowError as error:
-            raise error.moved(self.at) from None
+            raise error.shift(self.at) from None
         self.at += batch.num_rows
 
     def _fill(self, batch: pa.RecordBatch, rows: slice) -> None:

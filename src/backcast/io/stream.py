@@ -221,7 +221,7 @@ class LogStream:
             log = build_log(batches, n * len(first), self.layout, self.action_labels)
         except RowError as error:
             row = first[error.row // n] + error.row % n
-            raise error.moved(row - error.row, self._file_of(row)) from None
+            raise error.shift(row - error.row, self._file_of(row)) from None
         log._set(_rows=np.concatenate([np.arange(row, row + n) for row in first]))
         return log
 

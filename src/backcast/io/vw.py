@@ -380,7 +380,7 @@ def read_vw(
         return _log(events, n_actions, hash_size, rewards, reward_range)
     except RowError as error:
         file, event = places[error.row]
-        raise error.moved(0, f"{file}, line {event.line}") from None
+        raise error.shift(0, f"{file}, line {event.line}") from None
 
 
 VW_ENDINGS = (".vw", ".dsjson")
