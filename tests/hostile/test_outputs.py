@@ -78,7 +78,7 @@ def shut() -> Iterator[Path]:
 def test_a_folder_that_must_not_be_written_to(shut: Path) -> None:
     with as_somebody_without_rights():
         for name in ("new.html", "old.html"):
-            with pytest.raises(OptionError, match=r"must not be (written to|changed)"):
+            with pytest.raises(OptionError, match="is write-protected"):
                 write(shut / name, b"new")
     assert [path.name for path in shut.iterdir()] == ["old.html"]
     assert (shut / "old.html").read_text() == "old"

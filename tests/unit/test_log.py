@@ -310,7 +310,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"actions": ["z"] * 4, "action_labels": list("abcdefghij")}, "'g', 'h', ...)"),
     (
         {"actions": ["a", "b", "a", "a"], "action_labels": ["a", "b", "a"]},
-        "action_labels repeat; each action needs a label",
+        "action_labels repeat; each action needs a different label",
     ),
     ({"actions": ["a", 1, "b", "a"]}, "actions mix types that cannot be ordered; give action_labels"),
     (

@@ -75,5 +75,5 @@ def test_arrays_that_come_back_can_be_written_to() -> None:
     ids=["object", "array of objects", "unknown kind", "set", "records"],
 )
 def test_what_is_no_plain_value_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match="not a value that can be kept"):
+    with pytest.raises(TypeError, match="cannot be saved"):
         to_bytes([value])
