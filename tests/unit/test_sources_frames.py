@@ -354,8 +354,8 @@ def test_actions_are_coded_as_from_arrays(
         (["u", "v", "w"], {"action_labels": ["u", "w"]}, "row 1: action 'v' is not one of the labels ('u', 'w')"),
         (["u", "v", "w"], {"n_actions": 2}, "2 actions are declared but 3 labels are seen; give action_labels"),
         (["u", "v", "w"], {"action_labels": ["u", "u"]}, "action_labels repeat"),
-        ([[0], [1], [0]], {}, "action column 'a' has type list<item: int64>; an action is one label an event"),
-        ([{"k": 1}] * 3, {}, "action column 'a' has type struct<k: int64>; an action is one label an event"),
+        ([[0], [1], [0]], {}, "action column 'a' has type list<item: int64>; an action is one label per event"),
+        ([{"k": 1}] * 3, {}, "action column 'a' has type struct<k: int64>; an action is one label per event"),
     ],
 )
 def test_wrong_actions(actions: Any, options: dict[str, Any], message: str) -> None:
@@ -435,17 +435,17 @@ def test_times_of_any_kind() -> None:
         (
             {"ok_0": [True] * 3, "ok_1": [True] * 3},
             {"available": "ok_*"},
-            "text labels have none; give action_labels in that order",
+            "text labels have no order; give action_labels in that order",
         ),
         (
             {"mu": [[0.5, 0.5]] * 3},
             {"logging_probabilities": "mu"},
-            "text labels have none; give action_labels in that order",
+            "text labels have no order; give action_labels in that order",
         ),
         (
             {"ok": [True] * 3},
             {"available": "ok"},
-            "available is given as ok (bool); it must be one column an action, or one column of lists",
+            "available is given as ok (bool); it must be one column per action, or one column of lists",
         ),
         (
             {"ok_0": ["y"] * 3, "ok_1": [True] * 3},
