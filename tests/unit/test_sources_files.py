@@ -334,7 +334,7 @@ def test_more_rows_than_fit_are_an_error_of_ours(tmp_path: Path, monkeypatch: py
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.io._arrow._contexts", no_memory)
+    monkeypatch.setattr("backcast.io._arrow._allocate_contexts", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
 
 

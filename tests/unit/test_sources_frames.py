@@ -12,9 +12,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from sklearn.utils import murmurhash3_32
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError
-from backcast.io._arrow import bucket_of
 from backcast.io._columns import ColumnSpec
 from backcast.io.tables import log_from_frame
 from backcast.log import Log
@@ -35,6 +35,12 @@ def table(**changes: Any) -> pa.Table:
 
 def log_of(frame: Any, context: Any = "x_*", **options: Any) -> Log:
     return Log.from_frame(frame, context=context, **{**PARTS, **options})
+
+
+def bucket_of(name: str, value: str | None, size: int) -> int:
+    """The feature that a value of a text column switches on."""
+    key = name if value is None else f"{name}={value}"
+    return int(murmurhash3_32(key.encode(), seed=0, positive=True)) % size
 
 
 # Every kind of frame

@@ -16,7 +16,7 @@ import pyarrow.types as kinds
 
 from backcast._arrays import FloatArray
 from backcast.errors import LogError
-from backcast.io._arrow import list_rows, values_of
+from backcast.io._arrow import flatten_lists, to_python_values
 from backcast.io._columns import kind_of
 from backcast.io._files import FilePath, Files, convert_read_errors, find_files
 from backcast.io._slices import open_files
@@ -79,7 +79,7 @@ class Sample:
 
     def values(self, name: str) -> list[Any]:
         """The values of a column."""
-        return values_of(self.table.column(name).combine_chunks())
+        return to_python_values(self.table.column(name).combine_chunks())
 
 
 def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS) -> Sample:
@@ -147,7 +147,7 @@ def _distinct(column: pa.Array, kind: str) -> int:
 def _lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
     """Sums of the lists, where they hold numbers, and their lengths, each once."""
     full = column.drop_null()
-    entries, lengths = list_rows(full, name, "column")
+    entries, lengths = flatten_lists(full, name, "column")
     shown = tuple(sorted({int(length) for length in lengths}))
     if kind_of(entries.type) != "number" or kinds.is_boolean(entries.type) or entries.null_count:
         return np.full(len(full), np.nan), shown

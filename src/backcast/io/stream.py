@@ -16,7 +16,7 @@ import pyarrow as pa
 
 from backcast._log_validation import RowError
 from backcast.errors import EvaluationError, LogError, OptionError
-from backcast.io._arrow import build_log, known_labels, labels_among, numbers
+from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
@@ -100,7 +100,7 @@ class LogStream:
         reward = self.layout.columns.reward
         for file_slice in self.slices:
             for batch in file_slice.read_batches([reward]):
-                total += float(numbers(batch.column(0), reward, "reward").sum())
+                total += float(to_numbers(batch.column(0), reward, "reward").sum())
                 rows += batch.num_rows
         return total / rows
 
@@ -238,7 +238,7 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
     """A stream over these pieces, its action labels known: declared, or found by one pass over the actions."""
     slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
     action = layout.columns.action
-    labels = known_labels(layout, slices[0].schema.field(action).type)
+    labels = find_known_labels(layout, slices[0].schema.field(action).type)
     if labels is None:
         counts = [0] * len(slices)
 
@@ -248,7 +248,7 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
                     counts[number] += batch.num_rows
                     yield batch.column(0)
 
-        labels = labels_among(actions(), layout.declared)
+        labels = collect_labels(actions(), layout.declared)
         slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
     stream = LogStream(slices, layout, labels, batch_rows)
     if stream.n_rows == 0:

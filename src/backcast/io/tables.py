@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from backcast.errors import ColumnError, LogError, OptionError
-from backcast.io._arrow import build_log, known_labels, labels_among
+from backcast.io._arrow import build_log, collect_labels, find_known_labels
 from backcast.io._columns import ColumnSpec, resolve_columns
 from backcast.io._files import FilePath, find_files
 from backcast.io._slices import open_files, to_slices
@@ -129,9 +129,9 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     n = sum(batch.num_rows for batch in needed)
     if n == 0:
         raise LogError("the frame is empty; a log needs at least one event")
-    labels = known_labels(layout, schema.field(columns.action).type)
+    labels = find_known_labels(layout, schema.field(columns.action).type)
     if labels is None:
-        labels = labels_among((batch.column(columns.action) for batch in needed), layout.declared)
+        labels = collect_labels((batch.column(columns.action) for batch in needed), layout.declared)
     return _with_propensities(build_log(needed, n, layout, labels), columns)
 
 
