@@ -253,9 +253,9 @@ BAD: list[tuple[str, str]] = [
     (dsjson(decision(), decision(c={"x": 1})), "line 2: some decisions list features of their actions and others"),
     (
         dsjson(decision(pdrop=0.5), decision(pdrop=0.75)),
-        "line 2: pdrop is 0.75, and 0.5 before; a log that was thinned",
+        "line 2: pdrop is 0.75, and 0.5 before; a log that was subsampled",
     ),
-    (dsjson(decision(c={"x": "\ud800"})), "a feature's name cannot be hashed"),
+    (dsjson(decision(c={"x": "\ud800"})), "the name of a feature cannot be hashed"),
     ('{"c": ' + "[" * 100_000 + "\n", "cannot be read as dsjson ("),
 ]
 

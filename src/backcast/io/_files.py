@@ -58,25 +58,25 @@ def find_files(path: FilePath | Sequence[FilePath], file_format: str | None = No
     """
     if file_format is not None and file_format not in EXTENSIONS:
         raise OptionError(f"format is {file_format!r}; it must be one of {', '.join(map(repr, EXTENSIONS))}")
-    given = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
-    if not given:
-        raise SourceError("the list of files is empty; name at least one")
-    filesystem, paths = _open_filesystem([path_to_text(each) for each in given])
+    filesystem, paths = _open_filesystem(list_paths(path))
     files = list(dict.fromkeys(file for path in paths for file in _expand_path(path, file_format, filesystem)))
     base = _find_static_folder(paths[0]) if len(paths) == 1 else None
     return Files(tuple(files), file_format or _find_common_format(files), base, filesystem)
 
 
-def path_to_text(path: Any) -> str:
-    """Return a path as text; refuse other types, and pipes and devices."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
-    text = os.fspath(path)
-    if "://" not in text:
-        check_readable(text)
-    elif "\0" in text:
-        raise SourceError(f"{text!r}: an address cannot hold a NUL")
-    return text
+def list_paths(path: FilePath | Sequence[FilePath]) -> list[str]:
+    """Return a path or a list of paths as a list of texts; refuse other types, and pipes and devices."""
+    paths: list[Any] = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
+    if not paths:
+        raise SourceError("the list of files is empty; name at least one")
+    for path in paths:
+        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+            raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
+        if "://" not in os.fspath(path):
+            check_readable(path)
+        elif "\0" in os.fspath(path):
+            raise SourceError(f"{path!r}: an address cannot hold a NUL")
+    return [os.fspath(path) for path in paths]
 
 
 def _open_filesystem(paths: list[str]) -> tuple[Any, list[str]]:
