@@ -112,7 +112,7 @@ class TestCommand:
             (["my.csv", "--out", "run.txt"], "its name must end in .toml"),
             (["my.csv", "--out", "no/run.toml"], "there is no folder 'no'"),
             (["none.csv"], "no such file or folder"),
-            (["empty.csv"], "there is no row in it"),
+            (["empty.csv"], "it has no rows"),
             (["my.csv", "--format", "xls"], "format is 'xls'"),
         ],
     )
@@ -155,7 +155,7 @@ class TestCommand:
 class TestGuesses:
     def test_parts_by_name(self, folder: Path) -> None:
         found = guesses(mails(), folder)
-        columns = {part: guess.columns for part, guess in found.parts.items()}
+        columns = {part: guess.columns for part, guess in found.roles.items()}
         expected = {"action": ("variant",), "reward": ("opened",), "propensity": ("prob",)}
         assert columns == {**expected, "context": ("age", "phone", "city")}
         assert found.left_out == {"customer_id": "an identifier by its name"}
@@ -166,7 +166,7 @@ class TestGuesses:
         renamed = {names[name]: values for name, values in mails().items() if name in names}
         found = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
         assert [found.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
-        assert not any(found.parts[part].sure for part in ("action", "reward", "propensity"))
+        assert not any(found.roles[part].sure for part in ("action", "reward", "propensity"))
         assert len(found.doubts) == 3
 
     def test_what_is_not_there_is_asked_for(self, folder: Path) -> None:
@@ -184,14 +184,14 @@ class TestGuesses:
         columns = {**mails(), "reward": [0.5, 0.25] * 300}
         found = guesses(columns, folder)
         assert found.column("reward") == "reward"
-        assert found.doubts == ["reward: 'reward' was taken, but 'opened' may be meant"]
+        assert found.doubts == ["reward: 'reward' was chosen, but 'opened' may be meant"]
 
     def test_a_propensity_of_the_wrong_kind_is_noticed(self, folder: Path) -> None:
         # the score of some model, not the probability of the action: its reciprocals average 1.39, not 3
         found = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
         assert found.doubts == [
-            "propensity: 1/prob averages 1.39 and there are 3 actions; "
-            "the two agree where it is the probability of the action that was taken"
+            "propensity: the mean of 1/prob is 1.39 and there are 3 actions; "
+            "the two agree if it is the probability of the logged action"
         ]
 
     def test_columns_that_speak_of_all_actions(self, folder: Path) -> None:
@@ -200,8 +200,8 @@ class TestGuesses:
         odds = {f"pi_{k}": np.full(600, [0.5, 0.25, 0.25][k]) for k in range(3)}
         open_to = {f"available_{k}": [True, k != 1] * 300 for k in range(3)}
         found = guesses({**columns, "action": action, **odds, **open_to}, folder)
-        assert found.parts["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
-        assert found.parts["available"].columns == ("available_0", "available_1", "available_2")
+        assert found.roles["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
+        assert found.roles["available"].columns == ("available_0", "available_1", "available_2")
 
     def test_what_can_be_no_context_is_left_out_with_a_reason(self, folder: Path) -> None:
         more = {
@@ -213,14 +213,14 @@ class TestGuesses:
             "story": [f"text {number}" for number in range(600)],
         }
         found = guesses({**mails(), **more}, folder)
-        assert found.parts["times"].columns == ("when",)
+        assert found.roles["times"].columns == ("when",)
         assert {name: reason.split(";")[0] for name, reason in found.left_out.items()} == {
             "customer_id": "an identifier by its name",
             "row": "it counts the rows",
             "seen": "a time",
             "gaps": "missing in 200 of 600 rows",
             "same": "always the same",
-            "story": "text of 600 different values",
+            "story": "text with 600 different values",
         }
 
     def test_only_the_first_rows_are_read(self, folder: Path) -> None:

@@ -83,7 +83,7 @@ def test_frame_is_left_alone() -> None:
 
 
 def test_what_is_no_frame_is_refused() -> None:
-    with pytest.raises(LogError, match=r"a list does not speak Arrow .* or a dict of columns"):
+    with pytest.raises(LogError, match=r"a list has no Arrow interface .* or a dict of columns"):
         log_of([1, 2])
 
 

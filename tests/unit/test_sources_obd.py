@@ -50,7 +50,9 @@ def test_one_position(tmp_path: Path, hash_size: int) -> None:
 
 
 def test_faults(tmp_path: Path) -> None:
-    with pytest.raises(BackcastError, match=r"expected a log such as all.csv and item_context.csv, found no such file"):
+    with pytest.raises(
+        BackcastError, match=r"it must hold a log such as all.csv, and item_context.csv; it holds no such files"
+    ):
         read_obd(tmp_path)
     campaign(tmp_path)
     with pytest.raises(OptionError, match="position is 4; it must be 1, 2, 3, or None for all"):
@@ -64,7 +66,7 @@ def test_faults(tmp_path: Path) -> None:
     with pytest.raises(BackcastError, match=r"row 0 .*all.csv.gz.: action 1 is outside 0..0"):
         read_obd(tmp_path)
     (tmp_path / "more.csv").write_text("")
-    with pytest.raises(BackcastError, match=r"found item_context.csv, more.csv, all.csv.gz"):
+    with pytest.raises(BackcastError, match=r"it holds item_context.csv, more.csv, all.csv.gz"):
         read_obd(tmp_path)
 
 

@@ -79,7 +79,7 @@ def draft_of(log: str, file_format: str | None) -> Draft:
         sample.format,
         sample.total,
         guesses.n_actions,
-        guesses.parts,
+        guesses.roles,
         guesses.left_out,
         tuple(guesses.doubts),
         seen,
@@ -139,7 +139,7 @@ def round_down(value: float) -> int:
 def _labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
     """Labels of the actions seen, sorted, where they are text and columns speak of all actions by position."""
     profile = _profile(sample, guesses.column("action"))
-    by_position = {"available", "logging_probabilities"} & set(guesses.parts)
+    by_position = {"available", "logging_probabilities"} & set(guesses.roles)
     if profile is None or profile.kind != "text" or not by_position:
         return ()
     return tuple(sorted({str(value) for value in sample.values(profile.name)}))
