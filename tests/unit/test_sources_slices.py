@@ -9,10 +9,11 @@ import pyarrow as pa
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backcast.io._files import list_files
+from backcast.io._files import FileStamp, list_files
 from backcast.io._slices import FileSlice, RowRange, _select_rows
 
 ROWS = range(30)
+STAMP = FileStamp(None, None)
 RANGES = st.tuples(st.integers(0, 20), st.none() | st.integers(0, 10)).map(
     lambda pair: RowRange(pair[0], None if pair[1] is None else pair[0] + pair[1])
 )
@@ -52,7 +53,9 @@ def test_random_cuts_of_a_parquet_file(group_rows: list[int], data: st.DataObjec
     edges = tuple(accumulate(group_rows, initial=0))
     rows = list(range(edges[-1]))
     group_of = {row: group for group, edge in enumerate(pairwise(edges)) for row in range(*edge)}
-    file_slice = FileSlice(None, "parquet", pa.schema([]), n_rows=len(rows), groups=range(len(group_rows)), edges=edges)
+    file_slice = FileSlice(
+        None, "parquet", pa.schema([]), STAMP, n_rows=len(rows), groups=range(len(group_rows)), edges=edges
+    )
     for _ in range(data.draw(st.integers(0, 4), "cuts")):
         start = data.draw(st.integers(0, len(rows)), "start")
         stop = data.draw(st.none() | st.integers(start, len(rows)), "stop")
@@ -70,7 +73,9 @@ def test_random_cuts_of_a_parquet_file(group_rows: list[int], data: st.DataObjec
 @given(st.lists(st.integers(1, 6), min_size=1, max_size=6), st.data())
 def test_slices_of_row_groups(group_rows: list[int], data: st.DataObject) -> None:
     edges = tuple(accumulate(group_rows, initial=0))
-    whole = FileSlice(None, "parquet", pa.schema([]), n_rows=edges[-1], groups=range(len(group_rows)), edges=edges)
+    whole = FileSlice(
+        None, "parquet", pa.schema([]), STAMP, n_rows=edges[-1], groups=range(len(group_rows)), edges=edges
+    )
     first = data.draw(st.integers(0, len(group_rows) - 1))
     last = data.draw(st.integers(first + 1, len(group_rows)))
     part = whole.slice_groups(first, last)
@@ -80,7 +85,7 @@ def test_slices_of_row_groups(group_rows: list[int], data: st.DataObject) -> Non
 
 @given(st.integers(0, 20), st.integers(0, 20), st.integers(0, 20))
 def test_cuts_of_a_file_of_unknown_length(first: int, second: int, length: int) -> None:
-    whole = FileSlice(None, "csv", pa.schema([]))
+    whole = FileSlice(None, "csv", pa.schema([]), STAMP)
     part = whole.slice_rows(first).slice_rows(second)
     assert (part.rows, part.n_rows, part.group_rows) == (RowRange(first + second), None, ())
     assert part.slice_rows(1, 1 + length).rows == RowRange(first + second + 1, first + second + 1 + length)

@@ -109,15 +109,15 @@ def _common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def to_slices(opened: OpenedFiles, layout: ColumnLayout) -> tuple[FileSlice, ...]:
     """Return a slice per file; check that the files hold the same columns and that Parquet row counts agree."""
     slices: list[FileSlice] = []
-    checked_schema = None
+    names, checked_schema = layout.names, None
     for fragment, schema, stamp in zip(opened.fragments, opened.schemas, opened.stamps, strict=True):
         # Of thousands of files nearly all are alike, and need no second check.
         if checked_schema is None or not schema.equals(checked_schema, check_metadata=True):
             _check_same_columns(opened, schema, fragment.path, layout)
             read_schema, checked_schema = _schema_to_read(schema, opened.format, layout), schema
-        file_slice = FileSlice(fragment, opened.format, read_schema, stamp=stamp)
+        file_slice = FileSlice(fragment, opened.format, read_schema, stamp)
         if opened.format == "parquet":
-            group_rows = _read_group_rows(fragment, layout.names)
+            group_rows = _read_group_rows(fragment, names)
             edges = tuple(accumulate(group_rows, initial=0))
             file_slice = replace(file_slice, groups=range(len(group_rows)), edges=edges, n_rows=edges[-1])
         slices.append(file_slice)
@@ -150,13 +150,10 @@ def _schema_to_read(schema: pa.Schema, file_format: str, layout: ColumnLayout) -
     if file_format == "parquet":
         return pa.schema(fields)
     unchanged = {layout.columns.action, layout.columns.times}
-    guessed = [pa.types.is_integer(field.type) or pa.types.is_null(field.type) for field in fields]
-    return pa.schema(
-        [
-            field.with_type(pa.float64()) if is_guessed and field.name not in unchanged else field
-            for field, is_guessed in zip(fields, guessed, strict=True)
-        ]
-    )
+    for number, field in enumerate(fields):
+        if (pa.types.is_integer(field.type) or pa.types.is_null(field.type)) and field.name not in unchanged:
+            fields[number] = field.with_type(pa.float64())
+    return pa.schema(fields)
 
 
 def _read_group_rows(fragment: Any, names: Sequence[str]) -> tuple[int, ...]:
@@ -210,19 +207,19 @@ ALL_ROWS = RowRange(0)
 class FileSlice:
     """Rows of one file: all of them, or a range.
 
-    ``n_rows`` is their number, None until it is known. Of a Parquet file, ``groups`` are the row groups that hold the
-    rows, and ``edges`` the rows of the file at which these groups begin, then the row at which the last one ends.
     ``stamp`` identifies the version of the file that was opened: a file that has changed since is not read.
+    ``n_rows`` is the number of rows, None until it is known. Of a Parquet file, ``groups`` are the row groups that
+    hold the rows, and ``edges`` the rows of the file at which these groups begin, then where the last one ends.
     """
 
     fragment: Any
     format: str
     schema: pa.Schema
+    stamp: FileStamp
     rows: RowRange = ALL_ROWS
     n_rows: int | None = None
     groups: range = range(0)
     edges: tuple[int, ...] = ()
-    stamp: FileStamp | None = None
 
     @property
     def path(self) -> str:
@@ -270,7 +267,7 @@ class FileSlice:
 
         Raises if the file has more or fewer rows than it announced.
         """
-        self._check_unchanged()
+        self.stamp.check(self.path, self.fragment.filesystem)
         batch_rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
         n_read = 0
         with convert_read_errors(self.path, self.format):
@@ -285,13 +282,9 @@ class FileSlice:
                     break
                 yield batch
         # Rows of a file that was written to while it was read may be neither the old nor the new ones.
-        self._check_unchanged()
+        self.stamp.check(self.path, self.fragment.filesystem)
         if self.n_rows not in (None, n_read):
             raise _row_count_error(self.path, f"{self.n_rows:,} rows are announced but {n_read:,} were read")
-
-    def _check_unchanged(self) -> None:
-        if self.stamp is not None:
-            self.stamp.check(self.path, self.fragment.filesystem)
 
     def _read_parquet(self, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the row groups, page by page; the dataset scanner would hold one or two whole groups."""

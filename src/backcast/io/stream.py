@@ -88,7 +88,7 @@ class LogStream:
     def bytes_in_memory(self) -> int:
         """About how much :meth:`read` would take; by the size of the files where they do not tell their rows."""
         if self.n_rows is None:
-            return sum(file_slice.stamp.size or 0 for file_slice in self.slices if file_slice.stamp is not None)
+            return sum(file_slice.stamp.size or 0 for file_slice in self.slices)
         layout = self.layout
         context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
