@@ -1,3 +1,5 @@
+"""Logs of the Open Bandit Dataset."""
+
 from __future__ import annotations
 
 import gzip
