@@ -69,7 +69,7 @@ def check_size(n_rows: int, numbers_per_row: int) -> None:
 parts with scan_log, or fewer columns
     """
     if n_rows < 0:
-        raise SourceError(f"a file claims to have {n_rows:,} rows; it is damaged")
+        raise SourceError(f"a file announces {n_rows:,} rows; it is damaged")
     size = 8 * n_rows * numbers_per_row
     if size > total_memory():
         raise SourceError(
