@@ -11,19 +11,19 @@ import numpy.typing as npt
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
 from backcast._log_validation import (
-    action_codes,
-    availability_mask,
     check_available,
     check_length,
     check_logging,
     check_propensities,
     check_reward_range,
     check_rewards,
-    context_columns,
-    declared_actions,
-    float_column,
-    probability_matrix,
-    time_column,
+    encode_actions,
+    find_declared_actions,
+    to_availability_mask,
+    to_contexts,
+    to_float_column,
+    to_probability_matrix,
+    to_time_column,
 )
 from backcast.errors import LogError
 
@@ -110,19 +110,19 @@ class Log:
         reward_range: tuple[float, float] | None = None,
         logging_probabilities: Any = None,
     ) -> None:
-        rewards = float_column(rewards, "reward")
+        rewards = to_float_column(rewards, "reward")
         n = rewards.size
         if n == 0:
             raise LogError("the log is empty; it needs at least one event")
-        contexts = context_columns(contexts, n)
-        propensities = float_column(propensities, "propensity")
-        available = availability_mask(available)
-        logging = probability_matrix(logging_probabilities)
-        declared = declared_actions(contexts, available, logging, n_actions, action_labels)
-        actions, labels = action_codes(actions, declared, action_labels)
+        contexts = to_contexts(contexts, n)
+        propensities = to_float_column(propensities, "propensity")
+        available = to_availability_mask(available)
+        logging = to_probability_matrix(logging_probabilities)
+        declared = find_declared_actions(contexts, available, logging, n_actions, action_labels)
+        actions, labels = encode_actions(actions, declared, action_labels)
         for name, column in (("contexts", contexts), ("actions", actions), ("propensities", propensities)):
             check_length(name, column.shape[0], n)
-        times = time_column(times)
+        times = to_time_column(times)
         for name, optional in (("available", available), ("times", times), ("logging_probabilities", logging)):
             if optional is not None:
                 check_length(name, optional.shape[0], n)

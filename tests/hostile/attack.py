@@ -1,4 +1,4 @@
-"""What the attacks share: how files are damaged, what may come of it, and a process to try dangerous things in."""
+"""Shared by the attacks: damaging files, checking the outcome, and running code in an isolated process."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ from backcast.log import Log
 PARTS: dict[str, Any] = {"context": "x*", "action": "a", "reward": "r", "propensity": "p"}
 
 
-def holds(log: Log) -> None:
-    """What is promised of every log that exists."""
+def check_log(log: Log) -> None:
+    """Assert what every valid log guarantees."""
     assert len(log) > 0
     assert np.isfinite(log.rewards).all()
     assert ((log.propensities > 0) & (log.propensities <= 1)).all()
@@ -33,25 +33,25 @@ def holds(log: Log) -> None:
         assert log.available[np.arange(len(log)), log.actions].all()
 
 
-def is_log_or_ours(read: Callable[[], Any]) -> str:
-    """Read, and see that a whole log comes of it or an error of ours in one short printable line; say which."""
+def read_or_refuse(read: Callable[[], Any]) -> str:
+    """Assert that reading gives a valid log or a short, printable BackcastError; return the message, if any."""
     try:
-        found = read()
+        log = read()
     except BackcastError as error:
-        words = str(error)
-        assert words
-        assert len(words) < 5_000
-        assert words.isprintable()
-        return words
-    if isinstance(found, Log):
-        holds(found)
+        message = str(error)
+        assert message
+        assert len(message) < 5_000
+        assert message.isprintable()
+        return message
+    if isinstance(log, Log):
+        check_log(log)
     return ""
 
 
 @st.composite
-def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
-    """A file with bytes changed, cut out, put in, doubled or zeroed, up to four times; often near its end."""
-    content = bytearray(whole)
+def damaged_bytes(draw: st.DrawFn, original: bytes) -> bytes:
+    """Draw a file with bytes changed, removed, inserted, repeated or zeroed, up to four times; often near its end."""
+    content = bytearray(original)
     for _ in range(draw(st.integers(1, 4))):
         size = len(content)
         back = draw(st.booleans())
@@ -72,12 +72,12 @@ def damaged(draw: st.DrawFn, whole: bytes) -> bytes:
             content[at : at + length] = (b"\0" if kind == "zero" else b"\xff") * len(content[at : at + length])
         elif kind == "splice":
             other = draw(st.integers(0, size))
-            content[at : at + length] = whole[other : other + length]
+            content[at : at + length] = original[other : other + length]
     return bytes(content)
 
 
-def alone(code: str, *, gigabytes: float = 3.0, seconds: float = 120.0, folder: Path | None = None) -> str:
-    """What a piece of code prints in a process of its own, in so much address space and time; a crash fails."""
+def run_isolated(code: str, *, gigabytes: float = 3.0, seconds: float = 120.0, folder: Path | None = None) -> str:
+    """Return what code prints in a process with this much address space and time; a crash fails."""
     limit = f"import resource; resource.setrlimit(resource.RLIMIT_AS, ({int(gigabytes * 2**30)},) * 2)\n"
     done = subprocess.run(
         [sys.executable, "-c", limit + textwrap.dedent(code)],

@@ -1,4 +1,4 @@
-"""Files that claim or unpack to more than any log: an error of ours or the right answer, in bounded memory."""
+"""Files that announce or decompress to more than any log: an error or the correct log, in bounded memory."""
 
 from __future__ import annotations
 
@@ -13,22 +13,24 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.parquet
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import backcast as bc
 from backcast.cli.objects import POLICIES, build
 from backcast.cli.settings import read_run_file
 from backcast.errors import BackcastError, EvaluationError, LogError, OptionError, SourceError
 from backcast.io import limits
-from tests.hostile.attack import PARTS, alone, is_log_or_ours
+from tests.hostile.attack import PARTS, read_or_refuse, run_isolated
 
 pytestmark = pytest.mark.xdist_group("hostile memory")
 
-ROWS = 12_345  # a number whose bytes stand nowhere else in the file's last part
+ROWS = 12_345  # a number whose bytes occur nowhere else in the file's footer
 PRELUDE = """
 import resource
 import backcast as bc
 from backcast.errors import BackcastError
-def told(read):
+def report(read):
     try:
         print(repr(read()))
     except BackcastError as error:
@@ -45,21 +47,21 @@ def message_of(path: Path, **options: Any) -> str:
 
 
 def varint(number: int) -> bytes:
-    """A number as the last part of a Parquet file writes it."""
-    coded, found = (number << 1) ^ (number >> 63), bytearray()
-    while coded > 127:
-        found.append(coded & 127 | 128)
-        coded >>= 7
-    return bytes([*found, coded])
+    """Return a number as it is written in the footer of a Parquet file."""
+    code, encoded = (number << 1) ^ (number >> 63), bytearray()
+    while code > 127:
+        encoded.append(code & 127 | 128)
+        code >>= 7
+    return bytes([*encoded, code])
 
 
-def forged(path: Path, claimed: int) -> Path:
-    """A Parquet file of some rows whose last part claims another number of them, everywhere."""
-    return rewritten(path, (ROWS,), lambda last: last.replace(varint(ROWS), varint(claimed)))
+def write_forged(path: Path, claimed: int) -> Path:
+    """Write a Parquet file whose footer announces another number of rows, everywhere."""
+    return write_with_footer(path, (ROWS,), lambda footer: footer.replace(varint(ROWS), varint(claimed)))
 
 
-def rewritten(path: Path, groups: tuple[int, ...], lie: Callable[[bytes], bytes]) -> Path:
-    """A Parquet file of row groups of so many rows, whose last part is another."""
+def write_with_footer(path: Path, groups: tuple[int, ...], change: Callable[[bytes], bytes]) -> Path:
+    """Write a Parquet file of row groups with these numbers of rows and a changed footer."""
     sink = io.BytesIO()
     rng = np.random.default_rng(0)
     with pa.parquet.ParquetWriter(
@@ -71,49 +73,49 @@ def rewritten(path: Path, groups: tuple[int, ...], lie: Callable[[bytes], bytes]
             file.write_table(pa.table(columns), row_group_size=rows)
     content = sink.getvalue()
     size = int.from_bytes(content[-8:-4], "little")
-    body, last = content[: -8 - size], content[-8 - size : -8]
-    assert all(last.count(varint(rows)) >= 3 for rows in groups)
-    last = lie(last)
-    path.write_bytes(body + last + len(last).to_bytes(4, "little") + b"PAR1")
+    body, footer = content[: -8 - size], content[-8 - size : -8]
+    assert all(footer.count(varint(rows)) >= 3 for rows in groups)
+    footer = change(footer)
+    path.write_bytes(body + footer + len(footer).to_bytes(4, "little") + b"PAR1")
     return path
 
 
 @pytest.mark.parametrize("claimed", [2**60, 2**31, ROWS + 1, 0, -1, -(2**60)])
 def test_absurd_numbers_of_rows(tmp_path: Path, claimed: int) -> None:
-    path = forged(tmp_path / "log.parquet", claimed)
-    assert is_log_or_ours(lambda: bc.read_log(path, **PARTS))
-    is_log_or_ours(lambda: next(iter(bc.scan_log(path, **PARTS))))
+    path = write_forged(tmp_path / "log.parquet", claimed)
+    assert read_or_refuse(lambda: bc.read_log(path, **PARTS))
+    read_or_refuse(lambda: next(iter(bc.scan_log(path, **PARTS))))
 
 
 FIRST, SECOND = 5_001, 7_344  # of two row groups; ROWS together
 
 
-def at(last: bytes, place: int, claimed: int) -> bytes:
-    """One of the places where the first row group says its rows: for the rewards first, and at last for itself."""
-    parts = last.split(varint(FIRST))
-    said = [varint(FIRST)] * (len(parts) - 1)
-    said[place] = varint(claimed)
-    return b"".join(part + rows for part, rows in zip(parts, [*said, b""], strict=True))
+def change_count(footer: bytes, index: int, claimed: int) -> bytes:
+    """Change one of the row counts of the first row group: 0 is that of the rewards, -1 that of the group."""
+    between = footer.split(varint(FIRST))
+    counts = [varint(FIRST)] * (len(between) - 1)
+    counts[index] = varint(claimed)
+    return b"".join(part + count for part, count in zip(between, [*counts, b""], strict=True))
 
 
-def alike(last: bytes, claimed: int) -> bytes:
-    """Columns, row group and file all say the same."""
-    return last.replace(varint(FIRST), varint(claimed)).replace(varint(ROWS), varint(claimed + SECOND))
+def change_all_counts(footer: bytes, claimed: int) -> bytes:
+    """Change the row counts of the first row group, its columns and the file consistently."""
+    return footer.replace(varint(FIRST), varint(claimed)).replace(varint(ROWS), varint(claimed + SECOND))
 
 
-LIES: dict[str, Callable[[bytes], bytes]] = {
-    "more, everywhere": lambda last: alike(last, FIRST + 1),
-    "many more, everywhere": lambda last: alike(last, 2**33),
-    "more, in the row group": lambda last: at(last, -1, FIRST + 1),
-    "fewer, in the row group": lambda last: at(last, -1, FIRST - 1),
-    "none, in row group and file": lambda last: at(last, -1, 0).replace(varint(ROWS), varint(SECOND)),
-    "fewer than none": lambda last: alike(last, -1),
-    "more, in the file": lambda last: last.replace(varint(ROWS), varint(ROWS + 1)),
-    "fewer, in the file": lambda last: last.replace(varint(ROWS), varint(ROWS - 1)),
-    "more, in the rewards": lambda last: at(last, 0, FIRST + 1),
-    "fewer, in the rewards": lambda last: at(last, 0, FIRST - 1),
+FOOTER_CHANGES: dict[str, Callable[[bytes], bytes]] = {
+    "more, everywhere": lambda footer: change_all_counts(footer, FIRST + 1),
+    "many more, everywhere": lambda footer: change_all_counts(footer, 2**33),
+    "more, in the row group": lambda footer: change_count(footer, -1, FIRST + 1),
+    "fewer, in the row group": lambda footer: change_count(footer, -1, FIRST - 1),
+    "none, in row group and file": lambda footer: change_count(footer, -1, 0).replace(varint(ROWS), varint(SECOND)),
+    "fewer than none": lambda footer: change_all_counts(footer, -1),
+    "more, in the file": lambda footer: footer.replace(varint(ROWS), varint(ROWS + 1)),
+    "fewer, in the file": lambda footer: footer.replace(varint(ROWS), varint(ROWS - 1)),
+    "more, in the rewards": lambda footer: change_count(footer, 0, FIRST + 1),
+    "fewer, in the rewards": lambda footer: change_count(footer, 0, FIRST - 1),
 }
-PATHS: dict[str, Callable[[bc.LogStream], Any]] = {
+READERS: dict[str, Callable[[bc.LogStream], Any]] = {
     "parts": list,
     "the log": lambda stream: stream.read(),
     "its head": lambda stream: stream.split_head(ROWS),
@@ -129,28 +131,28 @@ PATHS: dict[str, Callable[[bc.LogStream], Any]] = {
 }
 
 
-@pytest.mark.parametrize("lie", LIES)
-def test_rows_that_are_not_those_announced(tmp_path: Path, lie: str) -> None:
-    """However a stream is read, and whether or not the actions are looked for first, the error names the file."""
-    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), LIES[lie])
+@pytest.mark.parametrize("change", FOOTER_CHANGES)
+def test_wrong_row_counts(tmp_path: Path, change: str) -> None:
+    """However a stream is read, and whether or not the action labels are collected first, the error names the file."""
+    path = write_with_footer(tmp_path / "log.parquet", (FIRST, SECOND), FOOTER_CHANGES[change])
     known: dict[str, Any] = {**PARTS, "n_actions": 2}
     for parts in (known, PARTS):
-        for words, read in PATHS.items():
+        for name, read in READERS.items():
             with pytest.raises(
-                SourceError, match=r"log\.parquet: .*announce.*Write it anew$|GB, more than there is"
-            ) as told:
+                SourceError, match=r"log\.parquet: .*announce.*Write it again$|GB, more than there is"
+            ) as caught:
                 read(bc.scan_log(path, **parts))
-            assert str(told.value).isprintable(), words
+            assert str(caught.value).isprintable(), name
 
 
 def test_an_untouched_file_of_two_row_groups_is_read(tmp_path: Path) -> None:
-    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), lambda last: last)
-    for read in PATHS.values():
+    path = write_with_footer(tmp_path / "log.parquet", (FIRST, SECOND), lambda footer: footer)
+    for read in READERS.values():
         read(bc.scan_log(path, **PARTS, n_actions=2))
 
 
 def test_a_stream_that_claims_too_many_parts_is_refused_before_they_are_listed(tmp_path: Path) -> None:
-    path = rewritten(tmp_path / "log.parquet", (FIRST, SECOND), lambda last: alike(last, 2**60))
+    path = write_with_footer(tmp_path / "log.parquet", (FIRST, SECOND), lambda footer: change_all_counts(footer, 2**60))
     stream = bc.scan_log(path, **PARTS, n_actions=2)
     with pytest.raises(EvaluationError, match=r"would be cut into 11,529,215,046,069 parts, .*ClockReplay\(parts="):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3)
@@ -158,10 +160,10 @@ def test_a_stream_that_claims_too_many_parts_is_refused_before_they_are_listed(t
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(parts=4), horizon=3)
 
 
-def test_a_file_that_calls_itself_empty_and_is_not(tmp_path: Path) -> None:
-    """It is not left out in silence, though nobody would read it."""
-    rewritten(tmp_path / "0.parquet", (FIRST, SECOND), lambda last: last)
-    rewritten(tmp_path / "1.parquet", (FIRST,), lambda last: at(at(last, 0, 0), -1, 0))
+def test_a_file_that_announces_no_rows_and_has_some(tmp_path: Path) -> None:
+    """It is refused, although reading would skip it."""
+    write_with_footer(tmp_path / "0.parquet", (FIRST, SECOND), lambda footer: footer)
+    write_with_footer(tmp_path / "1.parquet", (FIRST,), lambda footer: change_count(change_count(footer, 0, 0), -1, 0))
     with pytest.raises(SourceError, match=r"1\.parquet: row group 0 announces 0 rows but 5,001 values of"):
         bc.scan_log(tmp_path, **PARTS, n_actions=2)
 
@@ -174,77 +176,77 @@ def test_rows_that_memory_cannot_hold_are_refused_before_they_are_read(
     pa.parquet.write_table(pa.table({"x": ones, "a": ones.astype(int), "r": ones, "p": ones}), path)
     (tmp_path / "log.csv").write_text("x,a,r,p\n" + "1,1,1,0.5\n" * 50_000)
     assert len(bc.read_log(path, **PARTS)) == 50_000
-    monkeypatch.setattr(limits, "memory", lambda: 2**20)
+    monkeypatch.setattr(limits, "total_memory", lambda: 2**20)
     assert "50,000 rows of 4 numbers need 0 GB, more than there is; read it in parts with scan_log" in message_of(path)
     assert "read it in parts with scan_log" in message_of(tmp_path / "log.csv")
     assert sum(map(len, bc.scan_log(path, **PARTS, batch_rows=10_000))) == 50_000
 
 
 def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Reading stops when what came is more than memory holds: 2 million rows would come, of 16 KB on the disk."""
+    """Reading stops when the rows read exceed the memory: 16 KB on disk would give 2 million rows."""
     with gzip.open(tmp_path / "log.csv.gz", "wt", compresslevel=9) as file:
         file.write("x,a,r,p\n" + "1,1,1,0.5\n" * 2_000_000)
     lines = gzip.compress(b"1:1:0.5 | a b c\n" * 500_000)
     (tmp_path / "log.vw.gz").write_bytes(lines)
     (tmp_path / "line.vw.gz").write_bytes(gzip.compress(b"1" * 3_000_000))
-    monkeypatch.setattr(limits, "memory", lambda: 2**23)
+    monkeypatch.setattr(limits, "total_memory", lambda: 2**23)
     monkeypatch.setattr(limits, "MOST_LINE", 10**6)
     assert "all of it needs more memory than there is" in message_of(tmp_path / "log.csv.gz", n_actions=2)
     with pytest.raises(SourceError, match="too many for the memory"):
         bc.read_vw(tmp_path / "log.vw.gz")
-    with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) signs"):
+    with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) characters"):
         bc.read_vw(tmp_path / "line.vw.gz")
 
 
 def test_memory_is_what_the_process_may_have() -> None:
-    assert 0 < limits.memory() < 2**62
-    told = alone("from backcast.io.limits import memory; print(memory())", gigabytes=2)
-    assert int(told) <= 2 * 2**30
+    assert 0 < limits.total_memory() < 2**62
+    printed = run_isolated("from backcast.io.limits import total_memory; print(total_memory())", gigabytes=2)
+    assert int(printed) <= 2 * 2**30
 
 
 def test_texts_repeated_by_codes_end_in_bounded_memory(tmp_path: Path) -> None:
-    """60,000 times a megabyte, in files of 50 KB; written out row by row it would be 60 GB."""
+    """60,000 times a megabyte, in files of 50 KB; repeated per row it would be 60 GB."""
     n = 60_000
     repeated = pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, int)), pa.array(["7" * 10**6]))
     ones = np.ones(n)
     for part in ("x", "a", "r"):
         columns = {"x": ones, "a": ones.astype(int), "r": ones, "p": ones, part: repeated}
         pa.parquet.write_table(pa.table(columns), tmp_path / f"{part}.parquet")
-    told = alone(
+    printed = run_isolated(
         PRELUDE
         + """
 for part in ("x", "a", "r"):
-    told(lambda: bc.read_log(f"{part}.parquet", **PARTS))
+    report(lambda: bc.read_log(f"{part}.parquet", **PARTS))
 """,
         seconds=300,
         folder=tmp_path,
     ).splitlines()
-    assert told[0] == "Log(60,000 events, 1 actions, 32 features)"
-    assert told[2] == "Log(60,000 events, 1 actions, 1 feature)"
-    assert "row 0 (r.parquet): reward is" in told[4]
-    assert int(told[5].split()[0]) < 1_000
+    assert printed[0] == "Log(60,000 events, 1 actions, 32 features)"
+    assert printed[2] == "Log(60,000 events, 1 actions, 1 feature)"
+    assert "row 0 (r.parquet): reward is" in printed[4]
+    assert int(printed[5].split()[0]) < 1_000
 
 
 def test_files_without_an_end_of_line(tmp_path: Path) -> None:
-    """Sparse files: they take no room on the disk and must take little in memory."""
+    """Sparse files take no space on disk and must take little in memory."""
     for name in ("log.csv", "log.ndjson", "log.vw", "run.toml", "r.json"):
         with open(tmp_path / name, "wb") as file:
             file.truncate(2**26 if name == "log.ndjson" else 2**40)
-    told = alone(
+    printed = run_isolated(
         PRELUDE
         + """
 from backcast.cli.settings import read_run_file
-told(lambda: bc.read_log("log.csv", **PARTS))
-told(lambda: bc.read_log("log.ndjson", **PARTS))
-told(lambda: read_run_file("run.toml"))
-told(lambda: bc.load_result("r.json"))
-told(lambda: bc.read_vw("log.vw"))
+report(lambda: bc.read_log("log.csv", **PARTS))
+report(lambda: bc.read_log("log.ndjson", **PARTS))
+report(lambda: read_run_file("run.toml"))
+report(lambda: bc.load_result("r.json"))
+report(lambda: bc.read_vw("log.vw"))
 """,
         seconds=300,
         folder=tmp_path,
     ).splitlines()
-    assert all(line.startswith("SourceError") for line in told[::2])
-    assert int(told[-1].split()[0]) < 1_500
+    assert all(line.startswith("SourceError") for line in printed[::2])
+    assert int(printed[-1].split()[0]) < 1_500
 
 
 def test_nesting_that_would_end_the_process(tmp_path: Path) -> None:
@@ -265,6 +267,41 @@ def test_nesting_that_would_end_the_process(tmp_path: Path) -> None:
         bc.read_vw(tmp_path / "log.dsjson")
 
 
+JSON_TOKENS = st.lists(st.sampled_from([b"[", b"]", b"{", b"}", b",", b"\n", b'"[a"', b'"\\\\"', b'"]\\"["']))
+
+
+def find_depth(text: bytes) -> int:
+    """Return the largest depth of brackets outside of strings, character by character."""
+    depth = deepest = 0
+    in_string = escaped = False
+    for character in text.decode():
+        if escaped:
+            escaped = False
+        elif character == "\\":
+            escaped = True
+        elif character == '"':
+            in_string = not in_string
+        elif not in_string and character in "[{":
+            depth += 1
+        elif not in_string and character in "]}":
+            depth = max(0, depth - 1)
+        deepest = max(deepest, depth)
+    return deepest
+
+
+@given(JSON_TOKENS, st.integers(1, 5), st.integers(0, 4))
+def test_nesting_is_measured_across_blocks(tokens: list[bytes], block: int, most: int) -> None:
+    text = b"".join(tokens)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(limits, "JSON_BLOCK", block)
+        patch.setattr(limits, "MOST_DEPTH", most)
+        if find_depth(text) > most:
+            with pytest.raises(LogError, match=f"deeper than {most} levels"):
+                limits.check_depth(io.BytesIO(text))
+        else:
+            limits.check_depth(io.BytesIO(text))
+
+
 def test_brackets_in_texts_are_no_nesting(tmp_path: Path) -> None:
     rows = [{"x": "[" * 500 + '\\"{' * 50, "a": 0, "r": 1, "p": 0.5}, {"x": "\\" * 7, "a": 1, "r": 0, "p": 0.5}]
     (tmp_path / "log.ndjson").write_text("".join(json.dumps(row) + "\n" for row in rows * 5_000))
@@ -282,7 +319,7 @@ def test_run_files_that_nest(tmp_path: Path, content: str) -> None:
 
 
 @pytest.mark.parametrize("value", ["[" * 20_000, "-" * 20_000 + "1", "1+" * 9_000 + "1", "(" * 50, "{[]: 1}"])
-def test_words_that_nest(value: str) -> None:
+def test_option_values_that_nest(value: str) -> None:
     with pytest.raises(OptionError) as caught:
         build(f"linucb:alpha={value}", POLICIES)
     assert len(str(caught.value)) < 3_000
@@ -313,18 +350,18 @@ def test_an_identifier_is_no_action(tmp_path: Path, monkeypatch: pytest.MonkeyPa
 
 
 def test_large_labels_and_cells(tmp_path: Path) -> None:
-    """10 MB each, in all parts: read, or refused in a message that fits a screen."""
+    """10 MB each, in all columns: read, or refused with a short message."""
     large = "y" * 10**7
     for part in ("x", "a", "r", "p"):
         columns: dict[str, Any] = {"x": [1.0, 2.0], "a": ["m", "n"], "r": [1, 0], "p": [0.5, 0.5], part: [large, "z"]}
         pa.parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
-        words = is_log_or_ours(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS))
-        assert bool(words) == (part in "rp")
-        assert is_log_or_ours(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS, action_labels=["q"]))
+        message = read_or_refuse(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS))
+        assert bool(message) == (part in "rp")
+        assert read_or_refuse(lambda: bc.read_log(tmp_path / "log.parquet", **PARTS, action_labels=["q"]))
 
 
 def test_many_columns(tmp_path: Path) -> None:
-    """4,000 are read; a million are refused at once, for a header longer than a block."""
+    """4,000 are read; a million are refused, because the header is longer than a block."""
     names = [f"x{number}" for number in range(4_000)]
     row = ",".join(["0", "1", "0.5", *["1"] * len(names)])
     (tmp_path / "log.csv").write_text(",".join(["a", "r", "p", *names]) + f"\n{row}\n")

@@ -1,4 +1,4 @@
-"""Nothing in a file is ever run, and names from files cannot move a cursor, colour a table or break a page."""
+"""No content of a file is run, and names from files cannot control a terminal or break a page."""
 
 from __future__ import annotations
 
@@ -15,14 +15,14 @@ from backcast.cli import main
 from backcast.errors import BackcastError
 
 SOURCE = Path(bc.__file__).parent
-# calls that turn data into code or objects of any class
+# Calls that turn data into code or into objects of any class.
 FORBIDDEN = {
     *("eval", "exec", "compile", "__import__", "os.system", "os.popen", "yaml.load", "marshal.loads", "marshal.load"),
     *("pickle.load", "pickle.loads", "joblib.load", "cloudpickle.load", "cloudpickle.loads", "shelve.open"),
     *("subprocess.run", "subprocess.Popen", "subprocess.call", "subprocess.check_output", "runpy.run_path"),
 }
-# what a process hands to its own workers, in a file that nobody else can write; joblib would send it the same way
-HANDED_ON = {("shared_file.py", "pickle.loads")}
+# Arguments that a process passes to its workers, in a file that no other user can write.
+ALLOWED = {("shared_file.py", "pickle.loads")}
 IMPORTING = {"importlib.import_module", "importlib.util.spec_from_file_location", "importlib.util.find_spec"}
 
 
@@ -39,7 +39,7 @@ def test_no_module_turns_data_into_code() -> None:
     assert len(MODULES) > 100
     for path in MODULES:
         for name, call in calls_in(path):
-            assert name not in FORBIDDEN or (path.name, name) in HANDED_ON, f"{path.name}: {name}"
+            assert name not in FORBIDDEN or (path.name, name) in ALLOWED, f"{path.name}: {name}"
             for word in call.keywords:
                 allowed = not (word.arg == "allow_pickle" and not _is_false(word.value))
                 assert allowed, f"{path.name}: {ast.unparse(call)}"
@@ -50,14 +50,14 @@ def _is_false(node: ast.expr) -> bool:
 
 
 def test_users_modules_are_imported_in_one_place() -> None:
-    found = {
+    modules = {
         path.relative_to(SOURCE).as_posix()
         for path in MODULES
         for name, call in calls_in(path)
         if name in IMPORTING and not isinstance(call.args[0], ast.Constant)
     }
-    # the other finds the public names of backcast itself when they are first asked for
-    assert found == {"cli/objects.py", "_lazy_imports.py"}
+    # _lazy_imports imports the modules of backcast itself.
+    assert modules == {"cli/objects.py", "_lazy_imports.py"}
 
 
 class Trap:
@@ -83,17 +83,17 @@ def test_a_pickle_is_never_opened(tmp_path: Path, name: str, capsys: pytest.Capt
     assert main([command, str(tmp_path / name), *columns]) == 2
     assert capsys.readouterr().err.count("\n") == 1
     assert not mark.exists()
-    # the trap works: only nobody steps into it
+    # The trap itself works.
     pickle.load(io.BytesIO(trap)).close()
     assert mark.exists()
 
 
-# Names that would do something to a terminal
+# Names that would control a terminal
 
 EVIL = "a\x1b[2J\x1b]0;own\x07\r\n\x9b31m\u202e[bold red]x[/bold red]\0"
 
 
-def test_messages_hold_nothing_but_signs_that_can_be_printed() -> None:
+def test_messages_are_printable() -> None:
     for error in (bc.LogError, bc.OptionError, bc.PolicyError, bc.EvaluationError, BackcastError):
         shown = str(error(f"column {EVIL}")).replace("\n", "")
         assert shown.isprintable()
@@ -113,16 +113,16 @@ def test_tables_and_lines_on_the_terminal_hold_no_escapes(tmp_path: Path, capsys
     assert main(["check", str(tmp_path / f"no{evil}.csv"), *columns]) == 2
     printed = capsys.readouterr()
     for text in (printed.out, printed.err):
-        assert all(sign.isprintable() or sign == "\n" for sign in text)
+        assert all(character.isprintable() or character == "\n" for character in text)
     assert "[bold red]x[/bold red]" in printed.out
-    # the run file is one that can be read again
+    # The written run file can be read.
     assert main(["check", str(tmp_path / "run.toml"), "--quiet"]) in (0, 1)
 
 
 def test_the_page_shows_names_and_runs_none_of_them(tmp_path: Path) -> None:
     name = "<script>alert(1)</script><img src=x onerror=alert(2)>"
     log = bc.Log(None, actions=[0, 1] * 30, rewards=[1, 0] * 30, propensities=[0.5] * 60)
-    found = {name: bc.evaluate(log, bc.Uniform(), bc.IPS()), "other": bc.evaluate(log, bc.Uniform(), bc.IPS())}
-    page = bc.save_report(found, tmp_path / "report.html", about={"log": name}).read_text(encoding="utf-8")
+    estimates = {name: bc.evaluate(log, bc.Uniform(), bc.IPS()), "other": bc.evaluate(log, bc.Uniform(), bc.IPS())}
+    page = bc.save_report(estimates, tmp_path / "report.html", about={"log": name}).read_text(encoding="utf-8")
     assert "<script>alert" not in page
     assert "<img src=x" not in page

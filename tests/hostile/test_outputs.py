@@ -1,4 +1,4 @@
-"""Places that cannot be written to: one line, an older file stays whole, nothing half-written is left."""
+"""Paths that cannot be written: one line of error, an older file unchanged, no partial file left."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from backcast.errors import OptionError
 
 LOG = bc.Log(None, actions=[0, 1] * 30, rewards=[1, 0] * 30, propensities=[0.5] * 60)
 ROWS = "a,r,p\n" + "0,1,0.5\n1,0,0.5\n" * 30
-WORDS = ["--action", "a", "--reward", "r", "--propensity", "p", "--policy", "uniform", "--evaluator", "ips"]
+OPTIONS = ["--action", "a", "--reward", "r", "--propensity", "p", "--policy", "uniform", "--evaluator", "ips"]
 NOBODY = 65534
 
 
@@ -34,10 +34,10 @@ def log(tmp_path: Path) -> Path:
     return path
 
 
-def said(capsys: pytest.CaptureFixture[str], words: list[str]) -> str:
-    """What the command line says beside the result, when it fails as it should."""
+def error_line(capsys: pytest.CaptureFixture[str], arguments: list[str]) -> str:
+    """Return the error line of a command that fails with exit code 2."""
     capsys.readouterr()
-    assert main(words) == 2
+    assert main(arguments) == 2
     line = capsys.readouterr().err
     assert line.startswith("error: ")
     assert line.count("\n") == 1
@@ -52,8 +52,8 @@ def write(path: Path | str, content: bytes, problem: Any = None) -> None:
 
 
 @contextmanager
-def as_somebody_without_rights() -> Iterator[None]:
-    """The superuser may write anywhere, so tests that run as one become nobody for a while."""
+def without_write_access() -> Iterator[None]:
+    """Run as the user nobody if the tests run as root, which may write anywhere."""
     if os.geteuid() != 0:
         yield
         return
@@ -65,8 +65,8 @@ def as_somebody_without_rights() -> Iterator[None]:
 
 
 @pytest.fixture
-def shut() -> Iterator[Path]:
-    """A folder that must not be written to, with a file in it."""
+def protected() -> Iterator[Path]:
+    """A write-protected folder with a file in it."""
     folder = Path(tempfile.mkdtemp())
     (folder / "old.html").write_text("old")
     folder.chmod(0o555)
@@ -75,17 +75,17 @@ def shut() -> Iterator[Path]:
     shutil.rmtree(folder)
 
 
-def test_a_folder_that_must_not_be_written_to(shut: Path) -> None:
-    with as_somebody_without_rights():
+def test_a_write_protected_folder(protected: Path) -> None:
+    with without_write_access():
         for name in ("new.html", "old.html"):
-            with pytest.raises(OptionError, match=r"must not be (written to|changed)"):
-                write(shut / name, b"new")
-    assert [path.name for path in shut.iterdir()] == ["old.html"]
-    assert (shut / "old.html").read_text() == "old"
+            with pytest.raises(OptionError, match="is write-protected"):
+                write(protected / name, b"new")
+    assert [path.name for path in protected.iterdir()] == ["old.html"]
+    assert (protected / "old.html").read_text() == "old"
 
 
-def places(folder: Path) -> list[tuple[str, str]]:
-    """Places where nothing can be written, and the reason."""
+def unwritable_paths(folder: Path) -> list[tuple[str, str]]:
+    """Paths that cannot be written, and the reason."""
     return [
         (str(folder), "it is a folder"),
         (f"{folder}/", "it is a folder"),
@@ -97,54 +97,54 @@ def places(folder: Path) -> list[tuple[str, str]]:
 
 
 @pytest.mark.parametrize("number", range(6))
-def test_every_file_that_is_written_says_why_it_cannot_be(
+def test_every_output_names_the_reason(
     log: Path, tmp_path: Path, number: int, capsys: pytest.CaptureFixture[str]
 ) -> None:
     folder = tmp_path / "folder"
     folder.mkdir()
     (folder / "file.txt").write_text("x")
-    place, why = places(folder)[number]
+    path, why = unwritable_paths(folder)[number]
     saved = tmp_path / "result.json"
     bc.save_result(bc.evaluate(LOG, bc.Uniform(), bc.IPS()), saved)
     before = set(tmp_path.rglob("*"))
     plan = ["plan", "--reward-sd", "0.3", "--weight", "5", "--horizon", "100", "--difference", "0.01"]
-    for words in (
-        ["evaluate", str(log), *WORDS, "--report", place],
-        ["evaluate", str(log), *WORDS, "--save-json", place.replace(".html", ".json")],
-        ["report", str(saved), "--report", place],
-        ["report", str(saved), "--report", str(tmp_path / "r.html"), "--svg", place],
-        [*plan, "--png", place],
-        [*plan, "--html", place],
-        ["demo", "--log", place],
+    for arguments in (
+        ["evaluate", str(log), *OPTIONS, "--report", path],
+        ["evaluate", str(log), *OPTIONS, "--save-json", path.replace(".html", ".json")],
+        ["report", str(saved), "--report", path],
+        ["report", str(saved), "--report", str(tmp_path / "r.html"), "--svg", path],
+        [*plan, "--png", path],
+        [*plan, "--html", path],
+        ["demo", "--log", path],
     ):
-        assert why in said(capsys, words)
+        assert why in error_line(capsys, arguments)
     assert set(tmp_path.rglob("*")) - before <= {tmp_path / "r.html"}
 
 
-def test_places_are_looked_at_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The log is not there either, and the place is what is complained of."""
-    line = said(capsys, ["evaluate", "no.csv", *WORDS, "--save-json", str(tmp_path)])
+def test_paths_are_checked_before_the_work(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """The log does not exist either, but the output path is reported first."""
+    line = error_line(capsys, ["evaluate", "no.csv", *OPTIONS, "--save-json", str(tmp_path)])
     assert "the result cannot be written" in line
 
 
-def time_limit_of(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
-    """Run code where no file may grow beyond 4,000 bytes, which is what a full disk looks like."""
+def run_with_full_disk(code: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run code in a process whose files may not exceed 4,000 bytes, which acts like a full disk."""
     head = "import resource; resource.setrlimit(resource.RLIMIT_FSIZE, (4000, 4000))\n"
-    words = [sys.executable, "-B", "-c", head + textwrap.dedent(code)]
-    # compiled code would be kept in files
+    command = [sys.executable, "-B", "-c", head + textwrap.dedent(code)]
+    # Compiled code would be cached in files.
     env = {**os.environ, "NUMBA_DISABLE_JIT": "1", "TMPDIR": str(folder / "tmp"), "OMP_NUM_THREADS": "1"}
     (folder / "tmp").mkdir(exist_ok=True)
-    return subprocess.run(words, capture_output=True, text=True, cwd=folder, env=env, timeout=300, check=False)
+    return subprocess.run(command, capture_output=True, text=True, cwd=folder, env=env, timeout=300, check=False)
 
 
 def test_a_full_disk(log: Path, tmp_path: Path) -> None:
     for name in ("report.html", "result.json", "news.csv"):
         (tmp_path / name).write_text("old")
-    done = time_limit_of(
+    done = run_with_full_disk(
         f"""
         from backcast.cli import main
         outputs = ["--report", "report.html", "--save-json", "result.json"]
-        print(main(["evaluate", "log.csv", *{WORDS!r}, *outputs]), flush=True)
+        print(main(["evaluate", "log.csv", *{OPTIONS!r}, *outputs]), flush=True)
         print(main(["demo", "--log", "news.csv"]), flush=True)
         """,
         tmp_path,
@@ -153,7 +153,7 @@ def test_a_full_disk(log: Path, tmp_path: Path) -> None:
     assert "the result cannot be written to 'result.json': File too large" in done.stderr
     assert "the report cannot be written to 'report.html': File too large" in done.stderr
     assert "the log cannot be written to 'news.csv': File too large" in done.stderr
-    # the table came first
+    # The table is printed before files are written.
     assert "uniform" in done.stdout
     assert done.stdout.split()[-1] == "2"
     for name in ("report.html", "result.json", "news.csv"):
@@ -161,55 +161,47 @@ def test_a_full_disk(log: Path, tmp_path: Path) -> None:
     assert not list(tmp_path.glob(".backcast*"))
 
 
-def test_nowhere_to_print(log: Path, tmp_path: Path) -> None:
-    """Standard output is full: one line says so, and the files that were asked for are there."""
-    words = [
-        sys.executable,
-        "-m",
-        "backcast.cli",
-        "evaluate",
-        str(log),
-        *WORDS,
-        "--save-json",
-        str(tmp_path / "result.json"),
-    ]
+def test_full_standard_output(log: Path, tmp_path: Path) -> None:
+    """Standard output is full: one line reports it, and the requested files are written."""
+    command = [sys.executable, "-m", "backcast.cli", "evaluate", str(log), *OPTIONS]
+    command += ["--save-json", str(tmp_path / "result.json")]
     with open("/dev/full", "w") as full:
-        done = subprocess.run(words, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
+        done = subprocess.run(command, stdout=full, stderr=subprocess.PIPE, text=True, timeout=300, check=False)
     assert done.returncode == 2
     assert done.stderr.splitlines()[-1] == "error: the output cannot be written: No space left on device"
     assert "Traceback" not in done.stderr
     assert bc.load_result(tmp_path / "result.json").result
 
 
-def test_a_result_that_cannot_be_where_it_should_is_kept(
+def test_a_result_that_cannot_be_saved_goes_to_a_temporary_file(
     log: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """The folder vanishes while the work goes on."""
+    """The folder vanishes during the work."""
     folder = tmp_path / "folder"
     folder.mkdir()
     from backcast.cli import commands, run
 
-    as_ever = run.run_evaluations
+    run_evaluations = run.run_evaluations
 
-    def vanishing(*given: Any, **more: Any) -> Any:
-        found = as_ever(*given, **more)
+    def run_and_remove_folder(*args: Any, **options: Any) -> Any:
+        results = run_evaluations(*args, **options)
         folder.rmdir()
-        return found
+        return results
 
-    monkeypatch.setattr(commands, "run_evaluations", vanishing)
+    monkeypatch.setattr(commands, "run_evaluations", run_and_remove_folder)
     monkeypatch.setenv("TMPDIR", str(tmp_path))
     monkeypatch.setattr(tempfile, "tempdir", None)
     report = tmp_path / "report.html"
-    words = ["evaluate", str(log), *WORDS, "--save-json", str(folder / "result.json"), "--report", str(report)]
-    assert main(words) == 2
+    arguments = ["evaluate", str(log), *OPTIONS, "--save-json", str(folder / "result.json"), "--report", str(report)]
+    assert main(arguments) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert "there is no folder" in line
-    kept = Path(line.rpartition("it was saved in ")[2])
-    assert bc.load_result(kept).result
+    temporary = Path(line.rpartition("it is kept in ")[2])
+    assert bc.load_result(temporary).result
     assert report.exists()
 
 
-def test_an_older_file_stays_until_the_new_one_is_whole(tmp_path: Path) -> None:
+def test_an_older_file_stays_until_the_new_one_is_complete(tmp_path: Path) -> None:
     old = tmp_path / "report.html"
     old.write_text("old")
     old.chmod(0o640)
@@ -231,7 +223,7 @@ def test_a_link_stays_a_link(tmp_path: Path) -> None:
     assert (tmp_path / "real.html").read_text() == "new"
 
 
-def test_a_device_takes_what_comes() -> None:
+def test_devices_are_written_directly() -> None:
     write("/dev/null", b"gone")
     with pytest.raises(OptionError, match="No space left"):
         write("/dev/full", b"x" * 10**6)
@@ -247,10 +239,10 @@ def test_ctrl_c_while_a_report_is_written(tmp_path: Path) -> None:
         print("writing", flush=True)
         time.sleep(60)
     html.report_html = slow
-    sys.exit(main(["evaluate", "log.csv", *WORDS, "--report", "report.html"]))
+    sys.exit(main(["evaluate", "log.csv", *OPTIONS, "--report", "report.html"]))
     """
     (tmp_path / "log.csv").write_text(ROWS)
-    program = textwrap.dedent(code).replace("WORDS", repr(WORDS))
+    program = textwrap.dedent(code).replace("OPTIONS", repr(OPTIONS))
     with subprocess.Popen(
         [sys.executable, "-c", program],
         stdout=subprocess.PIPE,

@@ -169,7 +169,7 @@ def test_parts_and_segments_may_be_done_by_several(tmp_path: Path) -> None:
 def test_a_longer_stream_is_cut_into_more_pieces_whoever_does_them(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(weighing, "SHARD_ROWS", 4)
+    monkeypatch.setattr(weighing, "EVENTS_PER_SHARD", 4)
     stream = bc.scan_log(write(tmp_path, 600, 3, "parquet"), **WORDS)
     told: dict[int, list[int]] = {1: [], 2: []}
     results = [bc.evaluate(stream, Slanted(), bc.IPS(), n_jobs=jobs, progress=told[jobs].append) for jobs in told]

@@ -112,7 +112,7 @@ class TestCommand:
             (["my.csv", "--out", "run.txt"], "its name must end in .toml"),
             (["my.csv", "--out", "no/run.toml"], "there is no folder 'no'"),
             (["none.csv"], "no such file or folder"),
-            (["empty.csv"], "there is no row in it"),
+            (["empty.csv"], "it has no rows"),
             (["my.csv", "--format", "xls"], "format is 'xls'"),
         ],
     )
@@ -154,20 +154,20 @@ class TestCommand:
 
 class TestGuesses:
     def test_parts_by_name(self, folder: Path) -> None:
-        guessed = guesses(mails(), folder)
-        columns = {part: guess.columns for part, guess in guessed.parts.items()}
+        found = guesses(mails(), folder)
+        columns = {part: guess.columns for part, guess in found.roles.items()}
         expected = {"action": ("variant",), "reward": ("opened",), "propensity": ("prob",)}
         assert columns == {**expected, "context": ("age", "phone", "city")}
-        assert guessed.left_out == {"customer_id": "an identifier by its name"}
-        assert guessed.doubts == []
+        assert found.left_out == {"customer_id": "an identifier by its name"}
+        assert found.doubts == []
 
     def test_guesses_from_values_are_unsure(self, folder: Path) -> None:
         names = {"variant": "c1", "opened": "c2", "prob": "c3", "city": "c4", "phone": "c5", "age": "c6"}
         renamed = {names[name]: values for name, values in mails().items() if name in names}
-        guessed = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
-        assert [guessed.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
-        assert not any(guessed.parts[part].sure for part in ("action", "reward", "propensity"))
-        assert len(guessed.doubts) == 3
+        found = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
+        assert [found.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
+        assert not any(found.roles[part].sure for part in ("action", "reward", "propensity"))
+        assert len(found.doubts) == 3
 
     def test_missing_columns_are_requested(self, folder: Path) -> None:
         columns = {name: values for name, values in mails().items() if name not in ("prob", "opened")}
@@ -182,16 +182,16 @@ class TestGuesses:
 
     def test_two_candidates(self, folder: Path) -> None:
         columns = {**mails(), "reward": [0.5, 0.25] * 300}
-        guessed = guesses(columns, folder)
-        assert guessed.column("reward") == "reward"
-        assert guessed.doubts == ["reward: 'reward' was taken, but 'opened' may be meant"]
+        found = guesses(columns, folder)
+        assert found.column("reward") == "reward"
+        assert found.doubts == ["reward: 'reward' was chosen, but 'opened' may be meant"]
 
     def test_an_implausible_propensity_is_doubted(self, folder: Path) -> None:
         # the score of some model, not the probability of the action: its reciprocals average 1.39, not 3
-        guessed = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
-        assert guessed.doubts == [
-            "propensity: 1/prob averages 1.39 and there are 3 actions; "
-            "the two agree where it is the probability of the action that was taken"
+        found = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
+        assert found.doubts == [
+            "propensity: the mean of 1/prob is 1.39 and there are 3 actions; "
+            "the two agree if it is the probability of the logged action"
         ]
 
     def test_columns_with_one_value_per_action(self, folder: Path) -> None:
@@ -199,9 +199,9 @@ class TestGuesses:
         action = np.array([0, 1, 2] * 200)
         odds = {f"pi_{k}": np.full(600, [0.5, 0.25, 0.25][k]) for k in range(3)}
         open_to = {f"available_{k}": [True, k != 1] * 300 for k in range(3)}
-        guessed = guesses({**columns, "action": action, **odds, **open_to}, folder)
-        assert guessed.parts["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
-        assert guessed.parts["available"].columns == ("available_0", "available_1", "available_2")
+        found = guesses({**columns, "action": action, **odds, **open_to}, folder)
+        assert found.roles["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
+        assert found.roles["available"].columns == ("available_0", "available_1", "available_2")
 
     def test_what_can_be_no_context_is_left_out_with_a_reason(self, folder: Path) -> None:
         more = {
@@ -212,15 +212,15 @@ class TestGuesses:
             "same": [1] * 600,
             "story": [f"text {number}" for number in range(600)],
         }
-        guessed = guesses({**mails(), **more}, folder)
-        assert guessed.parts["times"].columns == ("when",)
-        assert {name: reason.split(";")[0] for name, reason in guessed.left_out.items()} == {
+        found = guesses({**mails(), **more}, folder)
+        assert found.roles["times"].columns == ("when",)
+        assert {name: reason.split(";")[0] for name, reason in found.left_out.items()} == {
             "customer_id": "an identifier by its name",
             "row": "it counts the rows",
             "seen": "a time",
             "gaps": "missing in 200 of 600 rows",
             "same": "always the same",
-            "story": "text of 600 different values",
+            "story": "text with 600 different values",
         }
 
     def test_only_the_first_rows_are_read(self, folder: Path) -> None:

@@ -125,8 +125,8 @@ def test_a_log_that_cannot_be_streamed_is_refused(capsys: pytest.CaptureFixture[
 
 
 def test_free_memory_is_what_the_system_and_the_group_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MEMORY", folder / "meminfo")
-    monkeypatch.setattr(limits, "GROUP", folder)
+    monkeypatch.setattr(limits, "MEMINFO", folder / "meminfo")
+    monkeypatch.setattr(limits, "CGROUP", folder)
     assert limits.free_memory() is None
     (folder / "meminfo").write_text("MemTotal:  8000 kB\nMemAvailable:   4000 kB\n")
     assert limits.free_memory() == 4_096_000

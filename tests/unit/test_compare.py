@@ -131,8 +131,8 @@ def test_monitor_refuses_what_breaks_its_promise() -> None:
 
 def test_fixed_policies_are_paired_by_event() -> None:
     log = LinearWorld(3, 4, logistic=True).log(1500, np.random.default_rng(2))
-    did_you_mean, far = bc.Fixed([0.4, 0.3, 0.3]), bc.Fixed([0.3, 0.4, 0.3])
-    found = bc.compare(log, {"near": did_you_mean, "far": far}, bc.IPS())
+    near, far = bc.Fixed([0.4, 0.3, 0.3]), bc.Fixed([0.3, 0.4, 0.3])
+    found = bc.compare(log, {"near": near, "far": far}, bc.IPS())
     gap = found.differences[0]
     weights = (np.array([0.4, 0.3, 0.3]) - np.array([0.3, 0.4, 0.3]))[log.actions] / log.propensities
     values = weights * log.rewards

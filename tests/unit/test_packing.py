@@ -1,4 +1,4 @@
-"""Values as bytes: they come back as they were, and nothing else can be put in."""
+"""Values as bytes: they are restored to the bit, and other types are refused."""
 
 from __future__ import annotations
 
@@ -43,29 +43,29 @@ VALUES = st.recursive(
 )
 
 
-def alike(one: Any, other: Any) -> bool:
-    """The same types and the same bits."""
-    if type(one) is not type(other):
+def is_identical(first: Any, second: Any) -> bool:
+    """Return whether two values have the same types and the same bits."""
+    if type(first) is not type(second):
         return False
-    if isinstance(one, np.ndarray | np.generic):
-        return bool(one.dtype == other.dtype and one.shape == other.shape and one.tobytes() == other.tobytes())
-    if isinstance(one, dict):
-        return list(one) == list(other) and all(alike(one[key], other[key]) for key in one)
-    if isinstance(one, Box):
-        return alike(one.inside, other.inside)
-    if isinstance(one, list | tuple):
-        return len(one) == len(other) and all(map(alike, one, other))
-    if isinstance(one, float):
-        return (math.isnan(one) and math.isnan(other)) or (one.hex() == other.hex())
-    return bool(one == other)
+    if isinstance(first, np.ndarray | np.generic):
+        return bool(first.dtype == second.dtype and first.shape == second.shape and first.tobytes() == second.tobytes())
+    if isinstance(first, dict):
+        return list(first) == list(second) and all(is_identical(first[key], second[key]) for key in first)
+    if isinstance(first, Box):
+        return is_identical(first.inside, second.inside)
+    if isinstance(first, list | tuple):
+        return len(first) == len(second) and all(map(is_identical, first, second))
+    if isinstance(first, float):
+        return (math.isnan(first) and math.isnan(second)) or (first.hex() == second.hex())
+    return bool(first == second)
 
 
 @given(VALUES)
-def test_what_is_packed_comes_back_to_the_bit(value: Any) -> None:
-    assert alike(from_bytes(to_bytes(value, KINDS), KINDS), value)
+def test_values_are_restored_to_the_bit(value: Any) -> None:
+    assert is_identical(from_bytes(to_bytes(value, KINDS), KINDS), value)
 
 
-def test_arrays_that_come_back_can_be_written_to() -> None:
+def test_restored_arrays_are_writable() -> None:
     from_bytes(to_bytes(np.zeros(2)))[0] = 1.0
 
 
@@ -74,6 +74,6 @@ def test_arrays_that_come_back_can_be_written_to() -> None:
     [object(), np.array([object()]), Pair(1, 2), {1, 2}, np.zeros(1, dtype=[("a", "f8")])],
     ids=["object", "array of objects", "unknown kind", "set", "records"],
 )
-def test_what_is_no_plain_value_is_refused(value: Any) -> None:
-    with pytest.raises(TypeError, match="not a value that can be kept"):
+def test_other_types_are_refused(value: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be saved"):
         to_bytes([value])

@@ -1,3 +1,5 @@
+"""Logs from Parquet, CSV and NDJSON files, in memory and as streams."""
+
 from __future__ import annotations
 
 import gzip
@@ -50,7 +52,7 @@ def write(data: pa.Table, path: Path) -> Path:
     return path
 
 
-def is_log_of(log: Log, data: pa.Table) -> None:
+def check_log(log: Log, data: pa.Table) -> None:
     assert np.asarray(log.contexts).T.tolist() == [data["x_1"].to_pylist(), data["x_2"].to_pylist()]
     assert [log.action_labels[code] for code in log.actions] == data["a"].to_pylist()
     assert log.rewards.tolist() == data["r"].to_pylist()
@@ -64,23 +66,23 @@ def message_of(*args: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-# Every kind of file
+# Formats
 
 NAMES = ["log.parquet", "log.pq", "log.csv", "log.csv.gz", "log.tsv", "log.ndjson", "log.jsonl", "log.json",
          "log.ndjson.gz"]  # fmt: skip
 
 
 @pytest.mark.parametrize("name", NAMES)
-def test_every_kind_of_file(tmp_path: Path, name: str) -> None:
+def test_every_format(tmp_path: Path, name: str) -> None:
     path = write(table(), tmp_path / name)
-    is_log_of(read_log(path, **PARTS), table())
-    is_log_of(read_log(str(path), **PARTS), table())
+    check_log(read_log(path, **PARTS), table())
+    check_log(read_log(str(path), **PARTS), table())
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
 def test_format_may_be_given(tmp_path: Path, name: str) -> None:
     path = write(table(), tmp_path / name).rename(tmp_path / "log.data")
-    is_log_of(read_log(path, format=name.rpartition(".")[2], **PARTS), table())
+    check_log(read_log(path, format=name.rpartition(".")[2], **PARTS), table())
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
@@ -92,21 +94,21 @@ def test_pattern_list_and_folder_join_files(tmp_path: Path, kind: str) -> None:
     (tmp_path / "notes.txt").write_text("not data")
     sources: list[Any] = [str(tmp_path / f"*.{kind}"), tmp_path, [first, str(second)], f"file://{tmp_path}"]
     for source in sources:
-        is_log_of(read_log(source, **PARTS), table(7))
+        check_log(read_log(source, **PARTS), table(7))
 
 
 def test_list_keeps_its_order(tmp_path: Path) -> None:
     early, late = write(table(2), tmp_path / "b.parquet"), write(table(2, 2), tmp_path / "a.parquet")
-    is_log_of(read_log([early, late], **PARTS), table(4))
+    check_log(read_log([early, late], **PARTS), table(4))
 
 
 def test_file_named_twice_is_read_once(tmp_path: Path) -> None:
     path = write(table(), tmp_path / "a.parquet")
-    is_log_of(read_log([path, str(tmp_path / "*.parquet")], **PARTS), table())
+    check_log(read_log([path, str(tmp_path / "*.parquet")], **PARTS), table())
 
 
-def test_name_with_pattern_signs(tmp_path: Path) -> None:
-    is_log_of(read_log(write(table(), tmp_path / "a[1].parquet"), **PARTS), table())
+def test_name_with_pattern_characters(tmp_path: Path) -> None:
+    check_log(read_log(write(table(), tmp_path / "a[1].parquet"), **PARTS), table())
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv"])
@@ -133,7 +135,7 @@ def test_partitions_written_by_arrow(tmp_path: Path) -> None:
 def test_only_the_columns_named_are_read(tmp_path: Path) -> None:
     data = table().append_column("blob", pa.array([{"k": [1]}] * 6)).append_column("x_1.more", pa.array([None] * 6))
     log = read_log(write(data, tmp_path / "a.parquet"), **{**PARTS, "context": ["x_1", "x_2"]})
-    is_log_of(log, table())
+    check_log(log, table())
 
 
 def test_unnamed_column_beside_the_log(tmp_path: Path) -> None:
@@ -158,47 +160,47 @@ def test_files_of_different_width_of_number_join(tmp_path: Path) -> None:
     narrow = narrow.set_column(0, "x_1", narrow["x_1"].cast("float32")).set_column(3, "r", narrow["r"].cast("int8"))
     narrow = narrow.set_column(2, "a", narrow["a"].dictionary_encode())
     write(narrow, tmp_path / "b.parquet")
-    is_log_of(read_log(tmp_path, **PARTS), table(6))
+    check_log(read_log(tmp_path, **PARTS), table(6))
 
 
 def test_columns_in_another_order_join(tmp_path: Path) -> None:
     write(table(3), tmp_path / "a.parquet")
     write(table(3, 3).select(["p", "a", "x_2", "r", "x_1"]), tmp_path / "b.parquet")
-    is_log_of(read_log(tmp_path, **PARTS), table(6))
+    check_log(read_log(tmp_path, **PARTS), table(6))
 
 
-def test_empty_files_among_others_are_passed_over(tmp_path: Path) -> None:
+def test_empty_files_among_others_are_skipped(tmp_path: Path) -> None:
     write(table(0), tmp_path / "a.parquet")
     write(table(3), tmp_path / "b.parquet")
     write(table(0), tmp_path / "c.parquet")
-    is_log_of(read_log(tmp_path, **PARTS), table(3))
+    check_log(read_log(tmp_path, **PARTS), table(3))
 
 
 # Errors
 
 
-def test_names_that_lead_nowhere(tmp_path: Path) -> None:
+def test_paths_that_do_not_exist(tmp_path: Path) -> None:
     write(table(), tmp_path / "january.parquet")
     assert message_of(tmp_path / "janary.parquet").endswith("no such file or folder; did you mean 'january.parquet'?")
     assert message_of(tmp_path / "none" / "x.csv").endswith("no such file or folder")
     assert message_of(str(tmp_path / "*.csv")) == f"no file matches '{tmp_path}/*.csv'"
     assert message_of([]) == "the list of files is empty; name at least one"
     (tmp_path / "void").mkdir()
-    assert "void: the folder holds no file of a known kind (.parquet, .pq" in message_of(tmp_path / "void")
+    assert "void: the folder holds no file of a known format (.parquet, .pq" in message_of(tmp_path / "void")
     assert message_of(tmp_path / "void", format="csv").endswith("void: the folder is empty")
     assert "not an address that can be read" in message_of("nowhere://bucket/x.parquet")
 
 
-def test_kinds_that_are_unknown_or_mixed(tmp_path: Path) -> None:
+def test_formats_that_are_unknown_or_mixed(tmp_path: Path) -> None:
     (tmp_path / "log.xlsx").write_text("")
-    said = message_of(tmp_path / "log.xlsx")
-    assert "log.xlsx: unknown extension '.xlsx'; known are .parquet" in said
-    assert "Give format=..., or read_vw" in said
+    message = message_of(tmp_path / "log.xlsx")
+    assert "log.xlsx: unknown extension '.xlsx'; known are .parquet" in message
+    assert "Give format=..., or use read_vw" in message
     write(table(), tmp_path / "a.parquet")
     write(table(), tmp_path / "b.csv")
     assert "a.parquet and " in message_of(tmp_path)
-    assert "b.csv are of different kinds; read them apart, or give format=..." in message_of(tmp_path)
-    is_log_of(read_log(tmp_path, format="csv", **PARTS), table())
+    assert "b.csv are of different formats; read them separately, or give format=..." in message_of(tmp_path)
+    check_log(read_log(tmp_path, format="csv", **PARTS), table())
     with pytest.raises(OptionError, match="format is 'xml'; it must be one of 'parquet', 'csv'"):
         read_log(tmp_path, format="xml", **PARTS)
 
@@ -250,15 +252,15 @@ def test_csv_that_turns_into_words_far_down(tmp_path: Path) -> None:
     lines = ["1,2,0,0,0.5"] * 200_000 + ["1,2,0,broken,0.5"]
     path = tmp_path / "log.csv"
     path.write_text("x_1,x_2,a,r,p\n" + "\n".join(lines))
-    said = message_of(path)
-    assert f"{path}: cannot be read as csv (" in said
-    assert "broken" in said
+    message = message_of(path)
+    assert f"{path}: cannot be read as csv (" in message
+    assert "broken" in message
 
 
 def test_json_that_is_one_array(tmp_path: Path) -> None:
     path = tmp_path / "log.json"
     path.write_text(json.dumps(table().to_pylist(), indent=1))
-    assert "It must hold one JSON object a line" in message_of(path)
+    assert "It must hold one JSON object per line" in message_of(path)
 
 
 def test_json_field_missing_in_some_rows(tmp_path: Path) -> None:
@@ -280,9 +282,9 @@ def test_files_with_different_types(tmp_path: Path) -> None:
     first = write(table(), tmp_path / "a.parquet")
     words = table().set_column(0, "x_1", pa.array(list("abcdef")))
     second = write(words, tmp_path / "b.parquet")
-    said = message_of(tmp_path)
-    assert f"{first} and {second} differ: column 'x_1' is double in the first and string in the second" in said
-    assert "Write it with one type everywhere" in said
+    message = message_of(tmp_path)
+    assert f"{first} and {second} differ: column 'x_1' is double in the first and string in the second" in message
+    assert "Write it with one type everywhere" in message
 
 
 def test_columns_are_suggested(tmp_path: Path) -> None:
@@ -299,8 +301,8 @@ def test_log_without_rows(tmp_path: Path, name: str) -> None:
         write(table(0), path)
     else:
         path.write_text("x_1,x_2,a,r,p\n" if name == "log.csv" else "")
-    said = message_of(path)
-    assert said == f"{path}: the log is empty; it needs at least one event" or "cannot be read as ndjson" in said
+    message = message_of(path)
+    assert message == f"{path}: the log is empty; it needs at least one event" or "cannot be read as ndjson" in message
 
 
 @pytest.mark.parametrize("kind", ["parquet", "csv", "ndjson"])
@@ -329,16 +331,16 @@ def test_bad_row_is_numbered_through_and_its_file_named(
     assert message_of(tmp_path, action_labels=["call", "mail"]).startswith(f"row 8 ({bad}): {message}")
 
 
-def test_more_rows_than_fit_are_an_error_of_ours(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_more_rows_than_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     def no_memory(*_: Any) -> Any:
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.io._arrow._contexts", no_memory)
+    monkeypatch.setattr("backcast.io._arrow._allocate_contexts", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
 
 
-def test_file_that_grows_or_shrinks_meanwhile(tmp_path: Path) -> None:
+def test_file_that_changes_after_it_was_opened(tmp_path: Path) -> None:
     path = write(table(6), tmp_path / "a.parquet")
     stream = scan_log(path, **PARTS)
     write(table(4), path)
@@ -357,7 +359,7 @@ def stream_of(path: Path, **options: Any) -> LogStream:
 
 
 @pytest.mark.parametrize("name", ["log.parquet", "log.csv", "log.ndjson"])
-def test_stream_gives_parts_of_the_asked_length(tmp_path: Path, name: str) -> None:
+def test_stream_gives_parts_of_the_requested_length(tmp_path: Path, name: str) -> None:
     stream = stream_of(write(table(11), tmp_path / name), batch_rows=4)
     assert (stream.n_actions, stream.action_labels, stream.n_features, stream.n_events) == (2, ("call", "mail"), 2, 11)
     for _ in range(2):
@@ -376,7 +378,7 @@ def test_rows_of_text_files_are_counted_on_request(tmp_path: Path) -> None:
     assert len(stream.read()) == 11
 
 
-def test_stream_travels(tmp_path: Path) -> None:
+def test_stream_is_pickled(tmp_path: Path) -> None:
     for name in ("log.parquet", "log.csv"):
         stream = stream_of(write(table(11), tmp_path / name), batch_rows=4, reward_range=(0, 1))
         back = pickle.loads(pickle.dumps(stream))
@@ -423,12 +425,12 @@ def test_error_in_a_split_part_numbers_rows_of_the_whole(tmp_path: Path) -> None
 
 
 @pytest.mark.parametrize("batch_rows", [0, -1, 2.5])
-def test_length_of_parts_makes_sense(tmp_path: Path, batch_rows: Any) -> None:
+def test_invalid_length_of_parts(tmp_path: Path, batch_rows: Any) -> None:
     with pytest.raises(OptionError, match="it must be a whole number, at least 1"):
         stream_of(write(table(), tmp_path / "a.parquet"), batch_rows=batch_rows)
 
 
-def test_number_of_parts_makes_sense(tmp_path: Path) -> None:
+def test_invalid_number_of_parts(tmp_path: Path) -> None:
     with pytest.raises(OptionError, match="n_parts is 0; it must be at least 1"):
         stream_of(write(table(), tmp_path / "a.parquet")).split(0)
 
@@ -452,6 +454,6 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
         for _ in stream_of(tmp_path / "a.parquet", batch_rows=50_000):
             peak = max(peak, pool.bytes_allocated() - before)
         peaks.append(peak)
-    # The longer log is 90 MB; a part of it and the pages in hand are a few.
+    # The longer log is 90 MB; a part of it and the buffered pages take a few.
     assert peaks[1] < 1.5 * peaks[0] + 2e6
     assert peaks[1] < 40e6

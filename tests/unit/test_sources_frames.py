@@ -1,3 +1,5 @@
+"""Logs from Arrow frames: columns, numbers, hashed text, actions, masks."""
+
 from __future__ import annotations
 
 import datetime
@@ -12,9 +14,9 @@ import polars as pl
 import pyarrow as pa
 import pytest
 import scipy.sparse
+from sklearn.utils import murmurhash3_32
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError
-from backcast.io._arrow import bucket_of
 from backcast.io._columns import ColumnSpec
 from backcast.io.tables import log_from_frame
 from backcast.log import Log
@@ -37,7 +39,13 @@ def log_of(frame: Any, context: Any = "x_*", **options: Any) -> Log:
     return Log.from_frame(frame, context=context, **{**PARTS, **options})
 
 
-# Every kind of frame
+def bucket_of(name: str, value: str | None, size: int) -> int:
+    """The feature that a value of a text column switches on."""
+    key = name if value is None else f"{name}={value}"
+    return int(murmurhash3_32(key.encode(), seed=0, positive=True)) % size
+
+
+# Frames
 
 FRAMES: dict[str, Callable[[], Any]] = {
     "dict of lists": lambda: DATA,
@@ -69,15 +77,15 @@ def test_every_kind_of_frame(make: Callable[[], Any]) -> None:
     assert np.asarray(log.contexts).flags.c_contiguous
 
 
-def test_frame_is_left_alone() -> None:
+def test_frame_is_not_changed() -> None:
     frame = pd.DataFrame(DATA)
     before = frame.copy()
     log_of(frame)
     pd.testing.assert_frame_equal(frame, before)
 
 
-def test_what_is_no_frame_is_refused() -> None:
-    with pytest.raises(LogError, match=r"a list does not speak Arrow .* or a dict of columns"):
+def test_other_types_are_refused() -> None:
+    with pytest.raises(LogError, match=r"a list has no Arrow interface .* or a dict of columns"):
         log_of([1, 2])
 
 
@@ -119,7 +127,7 @@ def test_context_by_name_and_pattern(context: Any, expected: list[str]) -> None:
     assert np.asarray(log.contexts).T.tolist() == columns
 
 
-def test_pattern_leaves_every_other_part_alone() -> None:
+def test_pattern_skips_columns_with_other_roles() -> None:
     frame = table(t=[3, 2, 1], ok_0=[True] * 3, ok_1=[True] * 3, mu_0=[0.5, 0.25, 0.875], mu_1=[0.5, 0.75, 0.125])
     log = log_of(
         frame,
@@ -179,7 +187,7 @@ def test_column_that_appears_twice_is_refused() -> None:
         ({"reward": 3}, "reward is 3; it must be the name of a column"),
     ],
 )
-def test_options_that_make_no_sense(options: dict[str, Any], message: str) -> None:
+def test_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError) as caught:
         log_of(table(), **options)
     assert str(caught.value) == message
@@ -252,7 +260,7 @@ def test_nan_in_sparse_contexts_is_named() -> None:
 
 
 @pytest.mark.parametrize(
-    ("column", "said"),
+    ("column", "type_name"),
     [
         (pa.array([datetime.datetime(2024, 1, 1)] * 3), "timestamp"),
         (pa.array([datetime.date(2024, 1, 1)] * 3), "date32"),
@@ -260,10 +268,10 @@ def test_nan_in_sparse_contexts_is_named() -> None:
         (pa.array([{"k": 1}] * 3), "struct"),
     ],
 )
-def test_contexts_that_are_no_features(column: pa.Array, said: str) -> None:
+def test_contexts_that_are_no_features(column: pa.Array, type_name: str) -> None:
     with pytest.raises(ColumnError) as caught:
         log_of(table(when=column), ["x_1", "when"])
-    assert f"context column 'when' has type {said}" in str(caught.value)
+    assert f"context column 'when' has type {type_name}" in str(caught.value)
     assert "Turn it into such columns first" in str(caught.value)
 
 
@@ -279,9 +287,9 @@ def test_text_switches_on_its_bucket() -> None:
     assert contexts[:, 1:].sum(axis=1).tolist() == [1.0, 1.0, 1.0]
 
 
-def test_null_empty_and_column_are_hashed_apart() -> None:
-    found = [bucket_of("w", None, 2**31), bucket_of("w", "", 2**31), bucket_of("v", "", 2**31)]
-    assert len(set(found)) == 3
+def test_null_empty_and_column_hash_differently() -> None:
+    buckets = [bucket_of("w", None, 2**31), bucket_of("w", "", 2**31), bucket_of("v", "", 2**31)]
+    assert len(set(buckets)) == 3
 
 
 def test_every_encoding_of_text_hashes_alike() -> None:
@@ -354,8 +362,8 @@ def test_actions_are_coded_as_from_arrays(
         (["u", "v", "w"], {"action_labels": ["u", "w"]}, "row 1: action 'v' is not one of the labels ('u', 'w')"),
         (["u", "v", "w"], {"n_actions": 2}, "2 actions are declared but 3 labels are seen; give action_labels"),
         (["u", "v", "w"], {"action_labels": ["u", "u"]}, "action_labels repeat"),
-        ([[0], [1], [0]], {}, "action column 'a' has type list<item: int64>; an action is one label an event"),
-        ([{"k": 1}] * 3, {}, "action column 'a' has type struct<k: int64>; an action is one label an event"),
+        ([[0], [1], [0]], {}, "action column 'a' has type list<item: int64>; an action is one label per event"),
+        ([{"k": 1}] * 3, {}, "action column 'a' has type struct<k: int64>; an action is one label per event"),
     ],
 )
 def test_wrong_actions(actions: Any, options: dict[str, Any], message: str) -> None:
@@ -435,17 +443,17 @@ def test_times_of_any_kind() -> None:
         (
             {"ok_0": [True] * 3, "ok_1": [True] * 3},
             {"available": "ok_*"},
-            "text labels have none; give action_labels in that order",
+            "text labels have no order; give action_labels in that order",
         ),
         (
             {"mu": [[0.5, 0.5]] * 3},
             {"logging_probabilities": "mu"},
-            "text labels have none; give action_labels in that order",
+            "text labels have no order; give action_labels in that order",
         ),
         (
             {"ok": [True] * 3},
             {"available": "ok"},
-            "available is given as ok (bool); it must be one column an action, or one column of lists",
+            "available is given as ok (bool); it must be one column per action, or one column of lists",
         ),
         (
             {"ok_0": ["y"] * 3, "ok_1": [True] * 3},
@@ -487,6 +495,6 @@ def test_wrong_masks_probabilities_times(changes: dict[str, Any], options: dict[
     assert message in str(caught.value)
 
 
-def test_columns_are_a_value() -> None:
+def test_columns_as_an_object() -> None:
     columns = ColumnSpec(context="x_1", action="a", reward="r", propensity="p", reward_range=(0, 2))
     assert log_from_frame(DATA, columns).reward_range == (0.0, 2.0)

@@ -1,3 +1,5 @@
+"""Logs of the Open Bandit Dataset."""
+
 from __future__ import annotations
 
 import gzip
@@ -5,10 +7,11 @@ import os
 from pathlib import Path
 
 import numpy as np
+import pyarrow as pa
 import pytest
 
 from backcast.errors import BackcastError, OptionError
-from backcast.io._arrow import bucket_of
+from backcast.io._arrow import hash_column
 from backcast.io.obd import read_obd
 
 HEAD = ",timestamp,item_id,position,click,propensity_score,user_feature_0,user-item_affinity_0,user-item_affinity_1\n"
@@ -33,7 +36,8 @@ def test_campaign(tmp_path: Path) -> None:
     assert log.propensities.tolist() == [0.25, 0.75, 0.25]
     contexts = np.asarray(log.contexts)
     assert contexts[:, 0].tolist() == [3, 1, 1]
-    assert contexts[:, 1:5].argmax(axis=1).tolist() == [bucket_of("user_feature_0", v, 4) for v in ("ab", "cd", "ab")]
+    buckets = hash_column(pa.array(["ab", "cd", "ab"]), "user_feature_0", 4)
+    assert contexts[:, 1:5].argmax(axis=1).tolist() == buckets.tolist()
     assert contexts[:, 5:].tolist() == [[0.5, 0.0], [0.0, 2.0], [0.0, 0.0]]
     assert log.times is not None
     assert (np.diff(log.times) > np.timedelta64(0)).all()
@@ -48,7 +52,9 @@ def test_one_position(tmp_path: Path, hash_size: int) -> None:
 
 
 def test_faults(tmp_path: Path) -> None:
-    with pytest.raises(BackcastError, match=r"expected a log such as all.csv and item_context.csv, found no such file"):
+    with pytest.raises(
+        BackcastError, match=r"it must hold a log such as all.csv, and item_context.csv; it holds no such files"
+    ):
         read_obd(tmp_path)
     campaign(tmp_path)
     with pytest.raises(OptionError, match="position is 4; it must be 1, 2, 3, or None for all"):
@@ -62,7 +68,7 @@ def test_faults(tmp_path: Path) -> None:
     with pytest.raises(BackcastError, match=r"row 0 .*all.csv.gz.: action 1 is outside 0..0"):
         read_obd(tmp_path)
     (tmp_path / "more.csv").write_text("")
-    with pytest.raises(BackcastError, match=r"found item_context.csv, more.csv, all.csv.gz"):
+    with pytest.raises(BackcastError, match=r"it holds item_context.csv, more.csv, all.csv.gz"):
         read_obd(tmp_path)
 
 

@@ -1,4 +1,4 @@
-"""Logs whose propensity is one number, or was never recorded."""
+"""Logs with a constant propensity, or with none recorded."""
 
 from __future__ import annotations
 

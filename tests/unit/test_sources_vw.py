@@ -1,3 +1,5 @@
+"""Logs of Vowpal Wabbit: cb and adf text, dsjson, and the message of each fault."""
+
 from __future__ import annotations
 
 import gzip
@@ -15,7 +17,7 @@ from backcast.errors import BackcastError, OptionError
 from backcast.io.vw import read_vw
 
 
-def written(folder: Path, content: str, name: str = "log.vw") -> Path:
+def write(folder: Path, content: str, name: str = "log.vw") -> Path:
     path = folder / name
     path.write_text(content)
     return path
@@ -27,12 +29,12 @@ def message_of(path: Any, **options: Any) -> str:
     return str(caught.value)
 
 
-def hashed(size: int, *features: tuple[str, float]) -> list[float]:
+def hash_features(size: int, *features: tuple[str, float]) -> list[float]:
     return list(FeatureHasher(size, input_type="pair").transform([features]).toarray()[0])
 
 
 def decision(**changes: Any) -> dict[str, Any]:
-    """Three actions; the second was taken, with probability a half."""
+    """Return a decision among three actions; the second was taken with probability 0.5."""
     return {
         "_label_cost": -1.0,
         "_label_probability": 0.5,
@@ -50,42 +52,42 @@ def dsjson(*decisions: Any) -> str:
     return "\n".join(json.dumps(each) for each in decisions) + "\n"
 
 
-# Text, a line a decision
+# Text, one line per decision
 
 
 def test_cb_text(tmp_path: Path) -> None:
-    path = written(tmp_path, "1:0.5:0.25 | a b:2\n3:-1:0.75 |user age:3 |:0.5 x\n")
+    path = write(tmp_path, "1:0.5:0.25 | a b:2\n3:-1:0.75 |user age:3 |:0.5 x\n")
     log = read_vw(path, hash_size=16)
     assert log.action_labels == (1, 2, 3)
     assert log.actions.tolist() == [0, 2]
     assert log.rewards.tolist() == [-0.5, 1.0]
     assert log.propensities.tolist() == [0.25, 0.75]
     assert log.available is None
-    assert np.asarray(log.contexts)[0].tolist() == hashed(16, ("^a", 1.0), ("^b", 2.0))
-    assert np.asarray(log.contexts)[1].tolist() == hashed(16, ("user^age", 3.0), ("^x", 0.5))
+    assert np.asarray(log.contexts)[0].tolist() == hash_features(16, ("^a", 1.0), ("^b", 2.0))
+    assert np.asarray(log.contexts)[1].tolist() == hash_features(16, ("user^age", 3.0), ("^x", 0.5))
 
 
-def test_costs_become_rewards_as_asked(tmp_path: Path) -> None:
-    path = written(tmp_path, "1:0.5:0.25 | a\n1:0:0.25 | a\n")
+def test_costs_become_rewards(tmp_path: Path) -> None:
+    path = write(tmp_path, "1:0.5:0.25 | a\n1:0:0.25 | a\n")
     assert read_vw(path, reward_scale=2.0).rewards.tolist() == [1.0, 0.0]
     assert not np.signbit(read_vw(path).rewards[1])
     assert read_vw(path, reward_range=(-1, 0)).reward_range == (-1.0, 0.0)
 
 
 def test_actions_listed_without_cost_are_the_others_allowed(tmp_path: Path) -> None:
-    log = read_vw(written(tmp_path, "1 2:0:0.5 'tag | a\n3:1:0.25 | a\n"))
+    log = read_vw(write(tmp_path, "1 2:0:0.5 'tag | a\n3:1:0.25 | a\n"))
     assert log.available is not None
     assert log.available.tolist() == [[True, True, False], [True, True, True]]
 
 
 def test_number_of_actions_may_be_declared(tmp_path: Path) -> None:
-    path = written(tmp_path, "1:0:0.5 | a\n2:0:0.5 | b\n")
+    path = write(tmp_path, "1:0:0.5 | a\n2:0:0.5 | b\n")
     assert read_vw(path, n_actions=5).action_labels == (1, 2, 3, 4, 5)
     assert f"{path}, line 2: 2 actions, but n_actions is 1" == message_of(path, n_actions=1)
 
 
 def test_wide_contexts_are_sparse(tmp_path: Path) -> None:
-    log = read_vw(written(tmp_path, "1:0:0.5 | a\n"), hash_size=2**20)
+    log = read_vw(write(tmp_path, "1:0:0.5 | a\n"), hash_size=2**20)
     assert isinstance(log.contexts, scipy.sparse.csr_array)
     assert log.n_features == 2**20
 
@@ -93,13 +95,13 @@ def test_wide_contexts_are_sparse(tmp_path: Path) -> None:
 def test_compressed_files_patterns_and_lists(tmp_path: Path) -> None:
     first = tmp_path / "a.vw.gz"
     first.write_bytes(gzip.compress(b"1:0:0.5 | a\n"))
-    second = written(tmp_path, "2:1:0.5 | b\n", "b.vw")
+    second = write(tmp_path, "2:1:0.5 | b\n", "b.vw")
     sources: list[Any] = [[first, second], str(tmp_path / "*"), [str(tmp_path / "*.gz"), second]]
     for source in sources:
         assert read_vw(source).actions.tolist() == [0, 1]
 
 
-# Text, a line an action
+# Text, one line per action
 
 ADF = """shared |s day
 0:1:0.5 | a:2 b
@@ -115,7 +117,7 @@ ADF = """shared |s day
 
 
 def test_adf_text(tmp_path: Path) -> None:
-    log = read_vw(written(tmp_path, ADF), hash_size=16)
+    log = read_vw(write(tmp_path, ADF), hash_size=16)
     assert log.has_action_features
     assert log.action_labels == (0, 1, 2)
     assert log.actions.tolist() == [0, 2]
@@ -125,14 +127,14 @@ def test_adf_text(tmp_path: Path) -> None:
     assert log.available.tolist() == [[True, True, False], [True, True, True]]
     contexts = np.asarray(log.contexts)
     assert contexts.shape == (2, 3, 16)
-    assert contexts[0, 0].tolist() == hashed(16, ("s^day", 1.0), ("^a", 2.0), ("^b", 1.0))
-    assert contexts[0, 1].tolist() == hashed(16, ("s^day", 1.0), ("^c", 1.0))
+    assert contexts[0, 0].tolist() == hash_features(16, ("s^day", 1.0), ("^a", 2.0), ("^b", 1.0))
+    assert contexts[0, 1].tolist() == hash_features(16, ("s^day", 1.0), ("^c", 1.0))
     assert not contexts[0, 2].any()
-    assert contexts[1, 2].tolist() == hashed(16, ("^b", 1.0))
+    assert contexts[1, 2].tolist() == hash_features(16, ("^b", 1.0))
 
 
 def test_decisions_of_one_action_need_their_format(tmp_path: Path) -> None:
-    path = written(tmp_path, "0:1:1.0 | a\n\n0:0:1.0 | b\n")
+    path = write(tmp_path, "0:1:1.0 | a\n\n0:0:1.0 | b\n")
     assert read_vw(path, format="adf").contexts.shape == (2, 1, 128)
     assert "the logged action is number 0; actions count from 1" in message_of(path)
 
@@ -145,7 +147,7 @@ def test_dsjson(tmp_path: Path) -> None:
         _label_Action=1, _labelIndex=0, _label_cost=0, a=[1, 2], p=[0.5, 0.5],
         c={"_multi": [{"t": ["u", "v"]}, {"n": [0.5, 2], "yes": True, "no": False, "none": None}]},
     )  # fmt: skip
-    log = read_vw(written(tmp_path, dsjson(decision(), other), "log.dsjson"), hash_size=16)
+    log = read_vw(write(tmp_path, dsjson(decision(), other), "log.dsjson"), hash_size=16)
     assert log.actions.tolist() == [1, 0]
     assert log.rewards.tolist() == [1.0, 0.0]
     assert log.logging_probabilities is not None
@@ -154,42 +156,42 @@ def test_dsjson(tmp_path: Path) -> None:
     assert log.available.tolist() == [[True, True, True], [True, True, False]]
     assert log.times is not None
     contexts = np.asarray(log.contexts)
-    assert contexts[0, 0].tolist() == hashed(16, ("user.age", 3.0), ("f.x", 1.0))
-    assert contexts[0, 2].tolist() == hashed(16, ("user.age", 3.0), ("f.w=b", 1.0))
-    assert contexts[1, 0].tolist() == hashed(16, ("t=u", 1.0), ("t=v", 1.0))
-    assert contexts[1, 1].tolist() == hashed(16, ("n[0]", 0.5), ("n[1]", 2.0), ("yes", 1.0))
+    assert contexts[0, 0].tolist() == hash_features(16, ("user.age", 3.0), ("f.x", 1.0))
+    assert contexts[0, 2].tolist() == hash_features(16, ("user.age", 3.0), ("f.w=b", 1.0))
+    assert contexts[1, 0].tolist() == hash_features(16, ("t=u", 1.0), ("t=v", 1.0))
+    assert contexts[1, 1].tolist() == hash_features(16, ("n[0]", 0.5), ("n[1]", 2.0), ("yes", 1.0))
 
 
 def test_words_of_text_fields_are_features(tmp_path: Path) -> None:
-    path = written(tmp_path, dsjson(decision(c={"title": {"_text": "to be"}, "_multi": [{}, {}, {}]})), "l.json")
-    assert np.asarray(read_vw(path, hash_size=16).contexts)[0, 0].tolist() == hashed(
+    path = write(tmp_path, dsjson(decision(c={"title": {"_text": "to be"}, "_multi": [{}, {}, {}]})), "l.json")
+    assert np.asarray(read_vw(path, hash_size=16).contexts)[0, 0].tolist() == hash_features(
         16, ("title._text=to", 1.0), ("title._text=be", 1.0)
     )
 
 
 def test_actions_may_count_from_zero(tmp_path: Path) -> None:
-    path = written(tmp_path, dsjson(decision(a=[1, 2, 0])), "log.json")
+    path = write(tmp_path, dsjson(decision(a=[1, 2, 0])), "log.json")
     probabilities = read_vw(path).logging_probabilities
     assert probabilities is not None
     assert probabilities.tolist() == [[0.125, 0.5, 0.375]]
 
 
 def test_dsjson_without_listed_actions(tmp_path: Path) -> None:
-    log = read_vw(written(tmp_path, dsjson(decision(c={"x": 2})), "log.json"), hash_size=16)
+    log = read_vw(write(tmp_path, dsjson(decision(c={"x": 2})), "log.json"), hash_size=16)
     assert log.action_labels == (1, 2, 3)
     assert log.actions.tolist() == [1]
-    assert np.asarray(log.contexts)[0].tolist() == hashed(16, ("x", 2.0))
+    assert np.asarray(log.contexts)[0].tolist() == hash_features(16, ("x", 2.0))
 
 
 def test_logged_action_without_index(tmp_path: Path) -> None:
     record = decision()
     del record["_labelIndex"]
-    assert read_vw(written(tmp_path, dsjson(record), "log.json")).actions.tolist() == [1]
+    assert read_vw(write(tmp_path, dsjson(record), "log.json")).actions.tolist() == [1]
 
 
 def test_probabilities_of_single_precision_are_made_to_sum_to_one(tmp_path: Path) -> None:
     record = decision(_label_probability=0.33333334, p=[0.33333334, 0.33333334, 0.33333334])
-    probabilities = read_vw(written(tmp_path, dsjson(record), "log.json")).logging_probabilities
+    probabilities = read_vw(write(tmp_path, dsjson(record), "log.json")).logging_probabilities
     assert probabilities is not None
     assert probabilities.sum() == pytest.approx(1, abs=1e-15)
 
@@ -197,14 +199,14 @@ def test_probabilities_of_single_precision_are_made_to_sum_to_one(tmp_path: Path
 def test_probabilities_missing_once_are_left_out(tmp_path: Path) -> None:
     partial = decision()
     del partial["p"]
-    assert read_vw(written(tmp_path, dsjson(decision(), partial), "log.json")).logging_probabilities is None
+    assert read_vw(write(tmp_path, dsjson(decision(), partial), "log.json")).logging_probabilities is None
 
 
-def test_what_is_no_labelled_decision_is_left_out(tmp_path: Path) -> None:
+def test_lines_without_a_labelled_decision_are_left_out(tmp_path: Path) -> None:
     unlabelled = decision()
     del unlabelled["_label_cost"]
     lines = dsjson(decision(_skipLearn=True), {"RewardValue": 1, "EventId": "x"}, unlabelled, decision())
-    path = written(tmp_path, "[CHECKPOINT INFO LINE]\n\n" + lines, "log.json")
+    path = write(tmp_path, "[CHECKPOINT INFO LINE]\n\n" + lines, "log.json")
     assert len(read_vw(path)) == 1
 
 
@@ -253,19 +255,19 @@ BAD: list[tuple[str, str]] = [
     (dsjson(decision(), decision(c={"x": 1})), "line 2: some decisions list features of their actions and others"),
     (
         dsjson(decision(pdrop=0.5), decision(pdrop=0.75)),
-        "line 2: pdrop is 0.75, and 0.5 before; a log that was thinned",
+        "line 2: pdrop is 0.75, and 0.5 before; a log that was subsampled",
     ),
-    (dsjson(decision(c={"x": "\ud800"})), "a feature's name cannot be hashed"),
+    (dsjson(decision(c={"x": "\ud800"})), "the name of a feature cannot be hashed"),
     ('{"c": ' + "[" * 100_000 + "\n", "cannot be read as dsjson ("),
 ]
 
 
 @pytest.mark.parametrize(("content", "message"), BAD, ids=[message[:50] for _, message in BAD])
 def test_each_fault_has_its_message(tmp_path: Path, content: str, message: str) -> None:
-    path = written(tmp_path, content)
-    said = message_of(path)
-    assert message in said
-    assert str(path) in said or "hashed" in said
+    path = write(tmp_path, content)
+    actual = message_of(path)
+    assert message in actual
+    assert str(path) in actual or "hashed" in actual
 
 
 def test_files_that_are_missing_or_broken(tmp_path: Path) -> None:
@@ -278,22 +280,22 @@ def test_files_that_are_missing_or_broken(tmp_path: Path) -> None:
     assert f"{path}: cannot be read as text (Not a gzipped file" in message_of(path)
 
 
-def test_options_that_make_no_sense(tmp_path: Path) -> None:
-    path = written(tmp_path, "1:0:0.5 | a\n")
+def test_invalid_options(tmp_path: Path) -> None:
+    path = write(tmp_path, "1:0:0.5 | a\n")
     with pytest.raises(OptionError, match="hash_size is 0; it must be a whole number, at least 1"):
         read_vw(path, hash_size=0)
     with pytest.raises(OptionError, match="format is 'csv'; it must be one of 'dsjson', 'cb', 'adf'"):
         read_vw(path, format="csv")
 
 
-# Logs of Vowpal Wabbit's own tests, where BACKCAST_DATA says they are, and one of each kind written here
+# Logs from the tests of Vowpal Wabbit, if BACKCAST_DATA is set, and one of each format written here
 
 
-def test_whole_files_are_read_or_refused(tmp_path: Path) -> None:
-    own = [written(tmp_path, dsjson(decision()), "one.json"), written(tmp_path, ADF, "two.dat")]
-    own.append(written(tmp_path, dsjson({"_label_ca": {"action": 1.5}, "c": {}}), "cats.json"))
+def test_files_are_read_or_refused(tmp_path: Path) -> None:
+    paths = [write(tmp_path, dsjson(decision()), "one.json"), write(tmp_path, ADF, "two.dat")]
+    paths.append(write(tmp_path, dsjson({"_label_ca": {"action": 1.5}, "c": {}}), "cats.json"))
     data = os.environ.get("BACKCAST_DATA")
-    for path in [*own, *(sorted(Path(data, "vw").glob("*")) if data else [])]:
+    for path in [*paths, *(sorted(Path(data, "vw").glob("*")) if data else [])]:
         if path.name.startswith(("cats", "ccb", "igl", "LICENSE", "b1848")):
             assert str(path) in message_of(path)
         else:

@@ -88,7 +88,7 @@ def draft_log(log: str, file_format: str | None) -> Draft:
         sample.format,
         sample.total,
         guesses.n_actions,
-        guesses.parts,
+        guesses.roles,
         guesses.left_out,
         tuple(guesses.doubts),
         seen,
@@ -146,7 +146,7 @@ def round_down(value: float) -> int:
 def _action_labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
     """Return the sorted labels of the actions if they are text and other columns refer to actions by position."""
     profile = _find_profile(sample, guesses.column("action"))
-    by_position = {"available", "logging_probabilities"} & set(guesses.parts)
+    by_position = {"available", "logging_probabilities"} & set(guesses.roles)
     if profile is None or profile.kind != "text" or not by_position:
         return ()
     return tuple(sorted({str(value) for value in sample.values(profile.name)}))

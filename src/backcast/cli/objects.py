@@ -6,19 +6,18 @@ A user's module is imported and its factory called: the only place where the com
 from __future__ import annotations
 
 import ast
-import difflib
 import importlib
 import importlib.util
 import inspect
 import os
 import re
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import BackcastError, OptionError
+from backcast.errors import BackcastError, OptionError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -133,16 +132,6 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
         f"there is no {registry.kind} {module!r}{did_you_mean(_normalize(module), registry.names)} "
         f"Built in: {', '.join(registry.names)}; your own: {registry.example}"
     )
-
-
-def did_you_mean(name: str, names: Iterable[str]) -> str:
-    """Return a suggestion of the nearest name, or the end of the sentence if none is near.
-
-    >>> did_you_mean("alfa", ["alpha", "ridge"]), did_you_mean("x", ["alpha"])
-    ("; did you mean 'alpha'?", '.')
-    """
-    nearest = difflib.get_close_matches(name, list(names), n=1)
-    return f"; did you mean {nearest[0]!r}?" if nearest else "."
 
 
 def _normalize(name: str) -> str:

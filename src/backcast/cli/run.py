@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any, cast
 
 import backcast as bc
-from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from, did_you_mean
+from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from
 from backcast.cli.progress import print_status, watch_run
 from backcast.cli.settings import Settings
-from backcast.errors import OptionError, StopEvaluation
+from backcast.errors import OptionError, StopEvaluation, did_you_mean
 from backcast.io.limits import free_memory
 
 # for the length of the progress bar: passes over the whole log, and the usual number of subsets, each a quarter of it

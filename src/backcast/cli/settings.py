@@ -14,9 +14,8 @@ from typing import Annotated, Any
 import typer
 
 from backcast._files import read_text
-from backcast.cli.objects import did_you_mean
 from backcast.cli.options import JSON, KEYS, QUIET, TEXT, Option, typer_annotation
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError, SourceError, did_you_mean
 
 SCHEMA = {"log": Option("log", TEXT, "Path of the log."), **KEYS}
 PATHS = ("log", "report", "save_json", "checkpoint")

@@ -1,10 +1,11 @@
-"""A first look at a file: some rows of it, and what each column holds."""
+"""Profile a sample of a table and guess the role of each column (for ``backcast init``)."""
 
 from __future__ import annotations
 
 import os
 import re
 from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -16,26 +17,42 @@ import pyarrow.types as kinds
 
 from backcast._arrays import FloatArray
 from backcast.errors import LogError
-from backcast.io._arrow import list_rows, values_of
+from backcast.io._arrow import flatten_lists, to_python_values
 from backcast.io._columns import kind_of
-from backcast.io._files import FilePath, Files, find_files, reading
-from backcast.io._slices import open_files
+from backcast.io._files import FilePath, Files, convert_read_errors, find_files
+from backcast.io._slices import OpenedFiles, open_files
 
-ROWS = 5_000
-
-
-LOOKED_AT = 2**26  # bytes of JSON, more than a first look reads ahead
-
-
-COUNTED = 2**22  # bytes of a text file in which lines are counted
+ROWS = 5_000  # of a sample
+CHECKED_BYTES = 2**26  # of JSON, more than Arrow reads ahead for a sample
+COUNTED_BYTES = 2**22  # of a text file, in which lines are counted
+UNCOMPRESSED = (".csv", ".tsv", ".ndjson", ".jsonl", ".json")
+# Words in the names of columns by role, the most likely first.
+NAMES: dict[str, tuple[str, ...]] = {
+    "propensity": ("propensity", "pscore", "probability", "prob", "p", "propensities", "chance"),
+    "reward": (
+        *("reward", "click", "clicked", "clicks", "r", "conversion", "converted", "purchase", "purchased", "revenue"),
+        *("payoff", "outcome", "profit", "success", "opened", "rating", "utility", "gain", "y", "label", "return"),
+    ),
+    "action": (
+        *("action", "arm", "a", "chosen", "choice", "decision", "shown", "treatment", "variant", "article", "item"),
+        *("ad", "banner", "offer", "creative", "model", "product", "recommendation"),
+    ),
+    "times": ("time", "timestamp", "ts", "date", "datetime"),
+    "available": ("available", "eligible", "allowed", "candidates"),
+    "logging_probabilities": ("probabilities", "probs", "propensities", "logging", "scores", "pmf"),
+}
+IDENTIFIERS = ("id", "uuid", "guid", "index", "key", "session", "request")
+COSTS = ("cost", "loss", "regret")
+MOST_ACTIONS = 1000  # distinct values of a column that may be the action
+MOST_CATEGORIES = 200  # distinct values of a text column that may be context
 
 
 @dataclass(frozen=True)
 class Profile:
-    """What a column holds, as far as the sample shows.
+    """Summary of a column in the sample.
 
     ``kind`` is number, text, list, empty or other; ``numbers`` are the values of a number column, and of a list column
-    the sums of its lists (nan where they are no numbers).
+    the sums of its lists (nan if they do not hold numbers).
     """
 
     name: str
@@ -44,7 +61,7 @@ class Profile:
     missing: int
     numbers: FloatArray
     lengths: tuple[int, ...] = ()
-    is_truth: bool = False
+    is_boolean: bool = False
     is_time: bool = False
 
     @property
@@ -53,7 +70,7 @@ class Profile:
         return self.kind == "number" and self.numbers.size > 0 and bool((self.numbers == np.floor(self.numbers)).all())
 
     def lies_in(self, low: float, high: float) -> bool:
-        """Whether it holds numbers of this range only."""
+        """Return whether it holds numbers of this range only."""
         return self.kind == "number" and self.numbers.size > 0 and self.low >= low and self.high <= high
 
     @property
@@ -69,7 +86,7 @@ class Profile:
 
 @dataclass(frozen=True)
 class Sample:
-    """The first rows of a log's first file: profiles of its columns, and about how many rows there are in all."""
+    """The first rows of the first file of a log: profiles of its columns, and the approximate number of all rows."""
 
     format: str
     rows: int
@@ -78,12 +95,12 @@ class Sample:
     table: Any
 
     def values(self, name: str) -> list[Any]:
-        """The values of a column."""
-        return values_of(self.table.column(name).combine_chunks())
+        """Return the values of a column."""
+        return to_python_values(self.table.column(name).combine_chunks())
 
 
 def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS) -> Sample:
-    r"""Look at the first rows of a log; no more than these are read, however long it is.
+    r"""Read the first rows of a log, and no more, and profile its columns.
 
     >>> import pathlib, tempfile
     >>> file = pathlib.Path(tempfile.mkdtemp(), "log.csv")
@@ -93,121 +110,81 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     (2, 2, [('hour', 'number', 2), ('shown', 'text', 2), ('p', 'number', 2)])
     """
     files = find_files(path, file_format)
-    opened = open_files(files, LOOKED_AT)
-    with reading(files.paths[0], files.format):
-        table = _head(files, opened.fragments[0], rows)
+    opened = open_files(files, CHECKED_BYTES)
+    with convert_read_errors(files.paths[0], files.format):
+        table = _read_head(files, opened.fragments[0], rows)
     if table.num_rows == 0:
-        raise LogError(f"{files.paths[0]}: there is no row in it; a log needs at least one event")
-    profiles = tuple(profile_of(name, table.column(name).combine_chunks()) for name in table.column_names)
-    return Sample(files.format, table.num_rows, _total(files, opened, table.num_rows), profiles, table)
+        raise LogError(f"{files.paths[0]}: it has no rows; a log needs at least one event")
+    profiles = tuple(_profile_column(name, table.column(name).combine_chunks()) for name in table.column_names)
+    return Sample(files.format, table.num_rows, _estimate_rows(files, opened, table.num_rows), profiles, table)
 
 
-def _head(files: Files, fragment: Any, rows: int) -> pa.Table:
-    """The first rows; of text files, nothing after their last block is parsed."""
+def _read_head(files: Files, fragment: Any, rows: int) -> pa.Table:
+    """Return the first rows; of text, no block is parsed after the one that completes them."""
     if files.format not in ("csv", "tsv"):
         return fragment.head(rows)
-    found: list[pa.RecordBatch] = []
-    parsing = pyarrow.csv.ParseOptions(delimiter="\t" if files.format == "tsv" else ",")
-    # the dataset reader would parse some blocks ahead, and fail on what is far from here
+    batches: list[pa.RecordBatch] = []
+    options = pyarrow.csv.ParseOptions(delimiter="\t" if files.format == "tsv" else ",")
+    # The dataset reader would parse some blocks ahead, and fail on errors far from here.
     with files.filesystem.open_input_stream(fragment.path) as stream:
-        for batch in pyarrow.csv.open_csv(stream, pyarrow.csv.ReadOptions(use_threads=False), parsing):
-            found.append(batch)
-            if sum(one.num_rows for one in found) >= rows:
+        for batch in pyarrow.csv.open_csv(stream, pyarrow.csv.ReadOptions(use_threads=False), options):
+            batches.append(batch)
+            if sum(batch.num_rows for batch in batches) >= rows:
                 break
-    return pa.Table.from_batches(found, found[0].schema).slice(0, rows) if found else fragment.head(0)
+    return pa.Table.from_batches(batches, batches[0].schema).slice(0, rows) if batches else fragment.head(0)
 
 
-def profile_of(name: str, column: pa.Array) -> Profile:
-    """What a column holds."""
-    type_ = column.type
-    kind = kind_of(type_)
-    missing = column.null_count
+def _profile_column(name: str, column: pa.Array) -> Profile:
+    kind = kind_of(column.type)
     if kind == "list":
-        return Profile(name, kind, 0, missing, *_lists(column, name))
-    numbers = np.zeros(0)
+        return Profile(name, kind, 0, column.null_count, *_profile_lists(column, name))
+    missing, numbers, distinct = column.null_count, np.zeros(0), 0
     if kind == "number":
-        # whole numbers past 2**53 are rounded: they are identifiers, and only their size matters
+        # Whole numbers past 2**53 are rounded: they are identifiers, and only their size matters.
         numbers = np.asarray(pc.cast(column.drop_null(), pa.float64(), safe=False).to_numpy(zero_copy_only=False))
         missing += int(np.isnan(numbers).sum())
         numbers = numbers[~np.isnan(numbers)]
-    distinct = _distinct(column, kind)
-    is_time = kinds.is_temporal(type_)
-    return Profile(name, kind, distinct, missing, numbers, (), kinds.is_boolean(type_), is_time)
+    if kind != "empty":
+        with suppress(pa.ArrowNotImplementedError):  # structs, which can have no role
+            distinct = len(pc.unique(column.drop_null()))
+    is_boolean, is_time = kinds.is_boolean(column.type), kinds.is_temporal(column.type)
+    return Profile(name, kind, distinct, missing, numbers, is_boolean=is_boolean, is_time=is_time)
 
 
-def _distinct(column: pa.Array, kind: str) -> int:
-    if kind == "empty":
-        return 0
-    try:
-        return len(pc.unique(column.drop_null()))
-    except pa.ArrowNotImplementedError:
-        return 0  # a table in a column, or another kind that no part is made of
-
-
-def _lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
-    """Sums of the lists, where they hold numbers, and their lengths, each once."""
-    full = column.drop_null()
-    entries, lengths = list_rows(full, name, "column")
-    shown = tuple(sorted({int(length) for length in lengths}))
+def _profile_lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
+    """Return the sum of each list, nan if it does not hold numbers, and the distinct lengths."""
+    lists = column.drop_null()
+    entries, lengths = flatten_lists(lists, name, "column")
+    distinct_lengths = tuple(sorted({int(length) for length in lengths}))
     if kind_of(entries.type) != "number" or kinds.is_boolean(entries.type) or entries.null_count:
-        return np.full(len(full), np.nan), shown
-    owner = np.repeat(np.arange(lengths.size), lengths)
+        return np.full(len(lists), np.nan), distinct_lengths
+    row_of_entry = np.repeat(np.arange(lengths.size), lengths)
     values = np.asarray(pc.cast(entries, pa.float64(), safe=False).to_numpy(zero_copy_only=False))
-    return np.asarray(np.bincount(owner, weights=values, minlength=lengths.size), dtype=np.float64), shown
+    sums = np.bincount(row_of_entry, weights=values, minlength=lengths.size)
+    return np.asarray(sums, dtype=np.float64), distinct_lengths
 
 
-def _total(files: Files, opened: Any, seen: int) -> int | None:
-    """Rows in all files: as they say, or by the length of a line; None where that cannot be told."""
+def _estimate_rows(files: Files, opened: OpenedFiles, sampled: int) -> int | None:
+    """Return the rows of all files: announced, or estimated from the length of lines; None if unknown."""
     if files.format == "parquet":
         return sum(int(fragment.metadata.num_rows) for fragment in opened.fragments)
-    if not all(os.path.isfile(path) and path.lower().endswith(PLAIN) for path in files.paths):
-        return None if seen >= ROWS else seen
-    return sum(_lines(path, header=files.format != "ndjson") for path in files.paths)
+    if not all(os.path.isfile(path) and path.lower().endswith(UNCOMPRESSED) for path in files.paths):
+        return None if sampled >= ROWS else sampled
+    header_lines = 0 if files.format == "ndjson" else 1
+    return sum(max(0, _estimate_lines(path) - header_lines) for path in files.paths)
 
 
-PLAIN = (".csv", ".tsv", ".ndjson", ".jsonl", ".json")
-
-
-def _lines(path: str, *, header: bool) -> int:
+def _estimate_lines(path: str) -> int:
     with open(path, "rb") as file:
-        head = file.read(COUNTED)
+        head = file.read(COUNTED_BYTES)
     lines = head.count(b"\n") + (not head.endswith(b"\n"))
     size = os.path.getsize(path)
-    return max(0, (lines if size <= len(head) else round(size * lines / len(head))) - header)
-
-
-# the words that columns of a part are called by, the likeliest first
-NAMES: dict[str, tuple[str, ...]] = {
-    "propensity": ("propensity", "pscore", "probability", "prob", "p", "propensities", "chance"),
-    "reward": (
-        *("reward", "click", "clicked", "clicks", "r", "conversion", "converted", "purchase", "purchased", "revenue"),
-        *("payoff", "outcome", "profit", "success", "opened", "rating", "utility", "gain", "y", "label", "return"),
-    ),
-    "action": (
-        *("action", "arm", "a", "chosen", "choice", "decision", "shown", "treatment", "variant", "article", "item"),
-        *("ad", "banner", "offer", "creative", "model", "product", "recommendation"),
-    ),
-    "times": ("time", "timestamp", "ts", "date", "datetime"),
-    "available": ("available", "eligible", "allowed", "candidates"),
-    "logging_probabilities": ("probabilities", "probs", "propensities", "logging", "scores", "pmf"),
-}
-
-
-IDENTIFIERS = ("id", "uuid", "guid", "index", "key", "session", "request")
-
-
-COSTS = ("cost", "loss", "regret")
-
-
-MOST_ACTIONS = 1000
-
-
-MOST_WORDS = 200
+    return lines if size <= len(head) else round(size * lines / len(head))
 
 
 @dataclass(frozen=True)
 class Guess:
-    """The columns that seem to play a part, why, and whether that is sure."""
+    """The columns that seem to have a role, the reason, and whether the guess is certain."""
 
     columns: tuple[str, ...]
     why: str
@@ -216,149 +193,149 @@ class Guess:
 
 @dataclass
 class Guesses:
-    """What was guessed by part, what was left out and why, and what somebody should look at."""
+    """Guesses by role, the columns left out with a reason, and doubts that the user should resolve."""
 
-    parts: dict[str, Guess] = field(default_factory=dict)
+    roles: dict[str, Guess] = field(default_factory=dict)
     left_out: dict[str, str] = field(default_factory=dict)
     doubts: list[str] = field(default_factory=list)
     n_actions: int = 0
 
-    def column(self, part: str) -> str | None:
-        """The one column of a part."""
-        return self.parts[part].columns[0] if part in self.parts else None
+    def column(self, role: str) -> str | None:
+        """Return the one column of a role."""
+        return self.roles[role].columns[0] if role in self.roles else None
 
     @property
-    def taken(self) -> set[str]:
-        """Columns that have a part."""
-        return {name for guess in self.parts.values() for name in guess.columns}
+    def assigned(self) -> set[str]:
+        """Columns that have a role."""
+        return {name for guess in self.roles.values() for name in guess.columns}
 
 
 def guess_columns(sample: Sample) -> Guesses:
-    """Guess the part of every column of a sample."""
-    found = Guesses()
-    _guess_one(found, sample, "propensity", [c for c in sample.columns if _may_be_propensity(c)])
-    _guess_one(found, sample, "action", [c for c in sample.columns if _may_be_action(c, sample.rows)])
-    _guess_one(found, sample, "reward", [c for c in sample.columns if c.kind == "number" and not c.missing])
-    _guess_times(found, sample)
-    _count_actions(found, sample)
-    _guess_tables(found, sample)
-    _guess_context(found, sample)
-    _judge(found, sample)
-    return found
+    """Guess the role of every column of a sample."""
+    guesses = Guesses()
+    _guess_column(guesses, "propensity", [c for c in sample.columns if _may_be_propensity(c)])
+    _guess_column(guesses, "action", [c for c in sample.columns if _may_be_action(c, sample.rows)])
+    _guess_column(guesses, "reward", [c for c in sample.columns if c.kind == "number" and not c.missing])
+    _guess_times(guesses, sample)
+    for column in sample.columns:
+        if column.name == guesses.column("action"):
+            from_zero = column.is_whole and column.low == 0 and not column.is_boolean
+            guesses.n_actions = int(column.high) + 1 if from_zero else column.distinct
+    _guess_matrices(guesses, sample)
+    _guess_context(guesses, sample)
+    _add_doubts(guesses, sample)
+    return guesses
 
 
-def words_of(name: str) -> list[str]:
-    """A column's name as words.
+def split_words(name: str) -> list[str]:
+    """Return the words of a column's name.
 
-    >>> words_of("isClicked_2"), words_of("P")
+    >>> split_words("isClicked_2"), split_words("P")
     (['is', 'clicked', '2'], ['p'])
     """
-    apart = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
-    return [word for word in re.split(r"[\W_]+", apart.lower()) if word]
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", name)
+    return [word for word in re.split(r"[\W_]+", spaced.lower()) if word]
 
 
-def _rank(name: str, part: str) -> float:
-    """How well a name suits a part: 0 as well as can be, infinite not at all."""
-    words, known = words_of(name), NAMES[part]
-    places = [known.index(word) for word in words if word in known]
-    return min(places) + 100.0 * (len(words) - 1) if places else float("inf")
+def _rank_name(name: str, role: str) -> float:
+    """Return how well a name fits a role: 0 is best, infinity does not fit; each further word costs 100."""
+    words, known = split_words(name), NAMES[role]
+    ranks = [known.index(word) for word in words if word in known]
+    return min(ranks) + 100.0 * (len(words) - 1) if ranks else float("inf")
 
 
 def _may_be_propensity(column: Profile) -> bool:
-    return column.lies_in(0, 1) and column.low > 0 and not column.missing and not column.is_truth
+    return column.lies_in(0, 1) and column.low > 0 and not column.missing and not column.is_boolean
 
 
 def _may_be_action(column: Profile, rows: int) -> bool:
-    few = 2 <= column.distinct <= min(MOST_ACTIONS, max(2, rows // 2))
-    return few and not column.missing and (column.kind == "text" or column.is_truth or column.is_whole)
+    has_few_values = 2 <= column.distinct <= min(MOST_ACTIONS, max(2, rows // 2))
+    return has_few_values and not column.missing and (column.kind == "text" or column.is_boolean or column.is_whole)
 
 
-def _guess_one(found: Guesses, sample: Sample, part: str, fitting: Sequence[Profile]) -> None:
-    """The fitting column whose name suits best; the only likely one where no name does."""
-    free = [column for column in fitting if column.name not in found.taken]
-    named = sorted((column for column in free if _rank(column.name, part) < np.inf), key=lambda c: _rank(c.name, part))
+def _guess_column(guesses: Guesses, role: str, candidates: Sequence[Profile]) -> None:
+    """Choose the candidate with the best name; if no name fits, the first whose values suggest the role."""
+    free = [column for column in candidates if column.name not in guesses.assigned]
+    named = [(rank, column.name) for column in free if (rank := _rank_name(column.name, role)) < np.inf]
     if named:
-        others = [column.name for column in named[1:] if _rank(column.name, part) < 100]
-        found.parts[part] = Guess((named[0].name,), "by its name", sure=not others)
+        named.sort(key=lambda pair: pair[0])
+        best = named[0][1]
+        others = ", ".join(repr(name) for rank, name in named[1:] if rank < 100)
+        guesses.roles[role] = Guess((best,), "by its name", sure=not others)
         if others:
-            found.doubts.append(f"{part}: {named[0].name!r} was taken, but {_listed(others)} may be meant")
+            guesses.doubts.append(f"{role}: {best!r} was chosen, but {others} may be meant")
         return
-    likely = [column for column in free if _is_likely(part, column)]
+    likely = [column.name for column in free if _is_likely(role, column)]
     if likely:
-        found.parts[part] = Guess((likely[0].name,), "by its values alone", sure=False)
-        found.doubts.append(f"{part}: no name says it; {likely[0].name!r} was taken by its values")
+        guesses.roles[role] = Guess((likely[0],), "by its values alone", sure=False)
+        guesses.doubts.append(f"{role}: no name fits; {likely[0]!r} was chosen by its values")
 
 
-def _is_likely(part: str, column: Profile) -> bool:
-    """Whether values alone suggest a part."""
-    if any(word in IDENTIFIERS for word in words_of(column.name)):
+def _is_likely(role: str, column: Profile) -> bool:
+    """Return whether the values alone suggest a role."""
+    if any(word in IDENTIFIERS for word in split_words(column.name)):
         return False
-    if part == "propensity":
+    if role == "propensity":
         return not column.is_whole
-    if part == "action":
+    if role == "action":
         return column.kind == "text" or (column.is_whole and column.low in (0, 1) and column.distinct > 2)
     return column.distinct == 2 and column.is_whole
 
 
-def _guess_times(found: Guesses, sample: Sample) -> None:
-    times = [c for c in sample.columns if c.is_time or (c.kind == "number" and _rank(c.name, "times") < 100)]
-    free = [column for column in times if column.name not in found.taken and not column.missing]
-    if free:
-        why = "it holds times" if free[0].is_time else "by its name"
-        found.parts["times"] = Guess((free[0].name,), why)
-
-
-def _count_actions(found: Guesses, sample: Sample) -> None:
-    name = found.column("action")
+def _guess_times(guesses: Guesses, sample: Sample) -> None:
     for column in sample.columns:
-        if column.name == name:
-            from_zero = column.is_whole and column.low == 0 and not column.is_truth
-            found.n_actions = int(column.high) + 1 if from_zero else column.distinct
+        is_candidate = column.is_time or (column.kind == "number" and _rank_name(column.name, "times") < 100)
+        if is_candidate and column.name not in guesses.assigned and not column.missing:
+            guesses.roles["times"] = Guess((column.name,), "it holds times" if column.is_time else "by its name")
+            return
 
 
-def _guess_tables(found: Guesses, sample: Sample) -> None:
-    """Columns that speak of all actions: probabilities that sum to 1, and which were eligible."""
+def _guess_matrices(guesses: Guesses, sample: Sample) -> None:
+    """Guess the columns with a value per action: probabilities that sum to 1, and which actions were eligible."""
     for column in sample.columns:
-        if column.kind == "list" and not column.missing and column.name not in found.taken:
-            part = "logging_probabilities" if _sums_to_one(column.numbers) else "available"
-            if part == "logging_probabilities" or _rank(column.name, part) < np.inf:
-                found.parts.setdefault(part, Guess((column.name,), "a list for each event"))
-    for columns in _series(sample.columns, found.taken):
+        if column.kind == "list" and not column.missing and column.name not in guesses.assigned:
+            role = "logging_probabilities" if _all_one(column.numbers) else "available"
+            if role == "logging_probabilities" or _rank_name(column.name, role) < np.inf:
+                guesses.roles.setdefault(role, Guess((column.name,), "a list for each event"))
+    for columns in _find_series(sample.columns, guesses.assigned):
         names = tuple(column.name for column in columns)
-        if len(columns) == found.n_actions and all(column.lies_in(0, 1) for column in columns):
-            if _sums_to_one(sum(column.numbers for column in columns)):
-                found.parts.setdefault("logging_probabilities", Guess(names, "they sum to 1"))
-            elif _rank(names[0], "available") < np.inf and all(column.is_whole for column in columns):
-                found.parts.setdefault("available", Guess(names, "by their names"))
+        if len(columns) == guesses.n_actions and all(column.lies_in(0, 1) for column in columns):
+            if _all_one(np.sum([column.numbers for column in columns], axis=0)):
+                guesses.roles.setdefault("logging_probabilities", Guess(names, "they sum to 1"))
+            elif _rank_name(names[0], "available") < np.inf and all(column.is_whole for column in columns):
+                guesses.roles.setdefault("available", Guess(names, "by their names"))
 
 
-def _sums_to_one(sums: object) -> bool:
-    values = np.asarray(sums, dtype=np.float64)
-    return values.size > 0 and bool((np.abs(values - 1) < 1e-3).all())
+def _all_one(sums: FloatArray) -> bool:
+    return sums.size > 0 and bool((np.abs(sums - 1) < 1e-3).all())
 
 
-def _series(columns: Iterable[Profile], taken: set[str]) -> list[list[Profile]]:
-    """Columns whose names differ in their last number only, in its order."""
-    groups: dict[str, list[tuple[int, Profile]]] = {}
+def _find_series(columns: Iterable[Profile], assigned: set[str]) -> list[list[Profile]]:
+    """Return groups of number columns whose names differ only in the number at the end, in its order."""
+    series: dict[str, list[tuple[int, Profile]]] = {}
     for column in columns:
         numbered = re.fullmatch(r"(.*?)(\d+)", column.name)
-        if numbered and column.kind == "number" and not column.missing and column.name not in taken:
-            groups.setdefault(numbered[1], []).append((int(numbered[2]), column))
-    return [[column for _, column in sorted(group, key=lambda one: one[0])] for group in groups.values()]
+        if numbered and column.kind == "number" and not column.missing and column.name not in assigned:
+            series.setdefault(numbered[1], []).append((int(numbered[2]), column))
+    return [[column for _, column in sorted(group, key=lambda pair: pair[0])] for group in series.values()]
 
 
-def _guess_context(found: Guesses, sample: Sample) -> None:
+def _guess_context(guesses: Guesses, sample: Sample) -> None:
+    names = []
     for column in sample.columns:
-        if column.name not in found.taken:
-            reason = _why_not_context(column, sample.rows)
-            if reason:
-                found.left_out[column.name] = reason
-    names = tuple(c.name for c in sample.columns if c.name not in found.taken and c.name not in found.left_out)
-    found.parts["context"] = Guess(names, "what is left" if names else "no column is left for it", sure=bool(names))
+        if column.name in guesses.assigned:
+            continue
+        reason = _reason_against_context(column, sample.rows)
+        if reason:
+            guesses.left_out[column.name] = reason
+        else:
+            names.append(column.name)
+    reason = "all other columns" if names else "no column is left for it"
+    guesses.roles["context"] = Guess(tuple(names), reason, sure=bool(names))
 
 
-def _why_not_context(column: Profile, rows: int) -> str:
-    words = words_of(column.name)
+def _reason_against_context(column: Profile, rows: int) -> str:
+    """Return why a column cannot be context; empty if it can."""
     if column.is_time:
         return "a time; turn it into its hour and weekday to use it"
     if column.kind in ("list", "other", "empty"):
@@ -367,38 +344,35 @@ def _why_not_context(column: Profile, rows: int) -> str:
         return f"missing in {column.missing:,} of {rows:,} rows; fill it to use it" if column.kind == "number" else ""
     if column.distinct == 1 and rows > 1:
         return "always the same"
-    if any(word in IDENTIFIERS for word in words) and column.distinct > rows / 2:
+    if any(word in IDENTIFIERS for word in split_words(column.name)) and column.distinct > rows / 2:
         return "an identifier by its name"
-    if column.kind == "text" and column.distinct > max(MOST_WORDS, rows / 2):
-        return f"text of {column.distinct:,} different values"
-    counting = column.is_whole and rows > 2 and bool((np.diff(column.numbers) == 1).all())
-    return "it counts the rows" if counting else ""
+    if column.kind == "text" and column.distinct > max(MOST_CATEGORIES, rows / 2):
+        return f"text with {column.distinct:,} different values"
+    counts_rows = column.is_whole and rows > 2 and bool((np.diff(column.numbers) == 1).all())
+    return "it counts the rows" if counts_rows else ""
 
 
-def _judge(found: Guesses, sample: Sample) -> None:
-    """What somebody should look at before believing the guesses."""
-    for part in ("action", "reward"):
-        if part not in found.parts:
-            found.doubts.append(f"{part}: no column looks like it; name one")
-    if "propensity" not in found.parts:
-        found.doubts.append("propensity: no column looks like it; it will be estimated, which is second best")
-    elif "action" in found.parts:
-        _judge_propensity(found, sample)
-    reward = found.column("reward") or ""
-    if any(word in COSTS for column in sample.columns for word in words_of(column.name)) and not reward:
-        found.doubts.append("reward: there is a cost; a reward must be larger where it is better, so turn its sign")
+def _add_doubts(guesses: Guesses, sample: Sample) -> None:
+    """Add the doubts that the user should resolve before using the guesses."""
+    for role in ("action", "reward"):
+        if role not in guesses.roles:
+            guesses.doubts.append(f"{role}: no column looks like it; name one")
+    if "propensity" not in guesses.roles:
+        guesses.doubts.append("propensity: no column looks like it; it will be estimated, which is less reliable")
+    elif "action" in guesses.roles:
+        _check_propensity(guesses, sample)
+    has_cost = any(word in COSTS for column in sample.columns for word in split_words(column.name))
+    if has_cost and "reward" not in guesses.roles:
+        guesses.doubts.append("reward: there is a cost; a larger reward must be better, so reverse its sign")
 
 
-def _judge_propensity(found: Guesses, sample: Sample) -> None:
-    """The mean of 1/p is the number of actions, where p is the probability of the action that was taken."""
-    values = next(column.numbers for column in sample.columns if column.name == found.column("propensity"))
-    mean, error = float((1 / values).mean()), float((1 / values).std()) / np.sqrt(values.size)
-    if "available" not in found.parts and abs(mean - found.n_actions) > 4 * error + 0.1 * found.n_actions:
-        found.doubts.append(
-            f"propensity: 1/{found.column('propensity')} averages {mean:.3g} and there are {found.n_actions} actions; "
-            "the two agree where it is the probability of the action that was taken"
+def _check_propensity(guesses: Guesses, sample: Sample) -> None:
+    """Add a doubt if the mean of 1/p is not the number of actions, as for the probability of the logged action."""
+    name = guesses.column("propensity")
+    weights = 1 / next(column.numbers for column in sample.columns if column.name == name)
+    mean, std_error = float(weights.mean()), float(weights.std()) / np.sqrt(weights.size)
+    if "available" not in guesses.roles and abs(mean - guesses.n_actions) > 4 * std_error + 0.1 * guesses.n_actions:
+        guesses.doubts.append(
+            f"propensity: the mean of 1/{name} is {mean:.3g} and there are {guesses.n_actions} actions; "
+            "the two agree if it is the probability of the logged action"
         )
-
-
-def _listed(names: Sequence[str]) -> str:
-    return ", ".join(repr(name) for name in names)

@@ -1,13 +1,11 @@
-"""Files of a log: which they are, and one error for all that can go wrong with one."""
+"""The files of a log: which files a path stands for, their stamps, and one error for failures of reading."""
 
 from __future__ import annotations
 
-import difflib
 import glob
 import os
-import stat
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
 from pathlib import Path, PurePosixPath
@@ -17,45 +15,34 @@ import pyarrow as pa
 import pyarrow.fs
 
 from backcast._files import check_readable
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError, SourceError, did_you_mean
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
-
 FILE, FOLDER = pyarrow.fs.FileType.File, pyarrow.fs.FileType.Directory
-
-
 EXTENSIONS = {
     "parquet": (".parquet", ".pq", ".parq"),
     "csv": (".csv",),
     "tsv": (".tsv",),
     "ndjson": (".ndjson", ".jsonl", ".json"),
 }
-
-
-FORMATS = {ending: known for known, endings in EXTENSIONS.items() for ending in endings}
-
-
-SQUEEZED = {".gz", ".bz2", ".zst", ".lz4"}
-
-
+FORMATS = {extension: name for name, extensions in EXTENSIONS.items() for extension in extensions}
+COMPRESSED = {".gz", ".bz2", ".zst", ".lz4"}
 TEXT_REMEDY = (
     "It must be text in UTF-8 with a header line that names each column once, as many fields in every line, "
-    "and one type in a column"
+    "and one type per column"
 )
-
-
 REMEDIES = {
     "parquet": "Is it complete, and a Parquet file?",
     "csv": TEXT_REMEDY,
     "tsv": TEXT_REMEDY,
-    "ndjson": "It must hold one JSON object a line, with one type in a field",
+    "ndjson": "It must hold one JSON object per line, with one type per field",
 }
 
 
 @dataclass(frozen=True)
 class Files:
-    """Files of one format, in the order they are read; ``base`` is where partition folders start."""
+    """Files of one format in reading order; ``key=value`` folders below ``base`` are partitions."""
 
     paths: tuple[str, ...]
     format: str
@@ -64,38 +51,36 @@ class Files:
 
 
 def find_files(path: FilePath | Sequence[FilePath], file_format: str | None = None) -> Files:
-    """The files that a path, pattern, folder, address or list of paths stands for.
+    """Return the files that a path, pattern, folder, address or list of paths stands for.
 
     A list keeps its order; files of a pattern or folder are sorted by path. Names that start with ``.`` or ``_``
     are left out of folders.
     """
     if file_format is not None and file_format not in EXTENSIONS:
         raise OptionError(f"format is {file_format!r}; it must be one of {', '.join(map(repr, EXTENSIONS))}")
-    paths = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
+    filesystem, paths = _open_filesystem(list_paths(path))
+    files = list(dict.fromkeys(file for path in paths for file in _expand_path(path, file_format, filesystem)))
+    base = _find_static_folder(paths[0]) if len(paths) == 1 else None
+    return Files(tuple(files), file_format or _find_common_format(files), base, filesystem)
+
+
+def list_paths(path: FilePath | Sequence[FilePath]) -> list[str]:
+    """Return a path or a list of paths as a list of texts; refuse other types, and pipes and devices."""
+    paths: list[Any] = list(path) if isinstance(path, Iterable) and not isinstance(path, str | bytes) else [path]
     if not paths:
         raise SourceError("the list of files is empty; name at least one")
-    texts = [path_text(each) for each in paths]
-    filesystem, texts = _filesystem(texts)
-    found: dict[str, None] = {}
-    for text in texts:
-        found.update(dict.fromkeys(_expand(text, file_format, filesystem)))
-    base = _static_folder(texts[0]) if len(texts) == 1 else None
-    return Files(tuple(found), file_format or _format_of_all(list(found)), base, filesystem)
+    for path in paths:
+        if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
+            raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
+        if "://" not in os.fspath(path):
+            check_readable(path)
+        elif "\0" in os.fspath(path):
+            raise SourceError(f"{path!r}: an address cannot hold a NUL")
+    return [os.fspath(path) for path in paths]
 
 
-def path_text(path: Any) -> str:
-    """A path as text, if it is one that can be looked at."""
-    if not isinstance(path, str | os.PathLike) or not isinstance(os.fspath(path), str):
-        raise OptionError(f"a path is {path!r}; it must be text or a pathlib.Path")
-    text = os.fspath(path)
-    if "://" not in text:
-        check_readable(text)
-    elif "\0" in text:
-        raise SourceError(f"{text!r}: an address cannot hold a NUL")
-    return text
-
-
-def _filesystem(paths: list[str]) -> tuple[Any, list[str]]:
+def _open_filesystem(paths: list[str]) -> tuple[Any, list[str]]:
+    """Return the file system of the paths, and the paths inside of it."""
     if not any("://" in path for path in paths):
         return pyarrow.fs.LocalFileSystem(), paths
     for path in paths:
@@ -103,239 +88,230 @@ def _filesystem(paths: list[str]) -> tuple[Any, list[str]]:
     try:
         opened = [pyarrow.fs.FileSystem.from_uri(path) for path in paths]
     except (pa.ArrowException, OSError) as problem:
-        raise SourceError(f"{paths[0]}: not an address that can be read ({_brief(problem)})") from None
+        raise SourceError(f"{paths[0]}: not an address that can be read ({_shorten(problem)})") from None
     return opened[0][0], [inner for _, inner in opened]
 
 
-def _expand(path: str, file_format: str | None, filesystem: Any) -> list[str]:
-    [kind] = _kinds_of([path], filesystem)
-    if kind == FILE:
+def _expand_path(path: str, file_format: str | None, filesystem: Any) -> list[str]:
+    [file_type] = _find_types([path], filesystem)
+    if file_type == FILE:
         return [path]
-    if kind == FOLDER:
-        return _data_files(path, file_format, filesystem)
+    if file_type == FOLDER:
+        return _list_folder(path, file_format, filesystem)
     if not glob.has_magic(path):
-        raise SourceError(f"{path}: no such file or folder{_near_file(path)}")
-    found = matches(path)
-    if not found:
+        names: list[str] = []
+        with suppress(OSError):
+            names = sorted(os.listdir(Path(path).parent))
+        raise SourceError(f"{path}: no such file or folder{did_you_mean(Path(path).name, names).removesuffix('.')}")
+    matches = match_pattern(path)
+    if not matches:
         raise SourceError(f"no file matches {path!r}")
-    kinds = zip(found, _kinds_of(found, filesystem), strict=True)
-    each = ([match] if kind == FILE else _expand(match, file_format, filesystem) for match, kind in kinds)
-    return [file for files in each for file in files]
+    files: list[str] = []
+    for match, file_type in zip(matches, _find_types(matches, filesystem), strict=True):
+        files += [match] if file_type == FILE else _expand_path(match, file_format, filesystem)
+    return files
 
 
-def _kinds_of(paths: list[str], filesystem: Any) -> list[Any]:
-    """Whether each is a file, a folder, or nothing at all; asked for all at once."""
+def _find_types(paths: list[str], filesystem: Any) -> list[Any]:
+    """Return for each path whether it is a file, a folder, or does not exist, in one request for all."""
     for path in paths:
         _check_name(path)
-    try:
-        return [info.type for info in filesystem.get_file_info(paths)]
-    except (pa.ArrowException, OSError) as problem:
-        raise SourceError(f"{paths[0]}: cannot be looked at ({_brief(problem)})") from None
+    with _convert_access_errors(paths[0]):
+        infos = filesystem.get_file_info(paths)
+    return [info.type for info in infos]
 
 
 def _check_name(path: str) -> None:
-    """Refuse a name of bytes that are no text, which Arrow cannot open."""
+    """Refuse a name whose bytes are not text, which Arrow cannot open."""
     try:
         path.encode()
     except UnicodeEncodeError:
         raise SourceError(f"{path!r}: the name of the file is not UTF-8; rename it") from None
 
 
-def _data_files(folder: str, file_format: str | None, filesystem: Any) -> list[str]:
+def _list_folder(folder: str, file_format: str | None, filesystem: Any) -> list[str]:
     if isinstance(filesystem, pyarrow.fs.LocalFileSystem):
-        files = walk(folder)
+        files = list_files(folder)
         for file in files:
             _check_name(file)
     else:
-        try:
+        with _convert_access_errors(folder):
             infos = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True))
-        except (pa.ArrowException, OSError) as problem:
-            raise SourceError(f"{folder}: cannot be looked at ({_brief(problem)})") from None
         files = sorted(info.path for info in infos if info.type == FILE)
-    seen = [file for file in files if not _is_hidden(file, folder)]
-    known = [file for file in seen if (_format_of(file) == file_format if file_format else _format_of(file))]
+    visible = [
+        file
+        for file in files
+        if not any(name.startswith((".", "_")) for name in file[len(folder) :].replace(os.sep, "/").split("/"))
+    ]
+    known = [file for file in visible if (_guess_format(file) == file_format if file_format else _guess_format(file))]
     if not known and file_format is None:
-        raise SourceError(f"{folder}: the folder holds no file of a known kind ({_kinds()})")
-    if not seen:
+        raise SourceError(f"{folder}: the folder holds no file of a known format ({', '.join(FORMATS)})")
+    if not visible:
         raise SourceError(f"{folder}: the folder is empty")
-    return known or seen
+    return known or visible
 
 
-def _is_hidden(file: str, folder: str) -> bool:
-    return any(part.startswith((".", "_")) for part in file[len(folder) :].replace(os.sep, "/").split("/"))
+def _guess_format(path: str) -> str | None:
+    """Return the format of a file by its name.
 
-
-def _format_of(path: str) -> str | None:
-    """The kind of a file by its name.
-
-    >>> _format_of("log/2026.PQ"), _format_of("log/day.csv.gz"), _format_of("log/.csv"), _format_of("a.gz")
+    >>> _guess_format("log/2026.PQ"), _guess_format("log/day.csv.gz"), _guess_format("log/.csv"), _guess_format("a.gz")
     ('parquet', 'csv', None, None)
     """
-    rest, ending = os.path.splitext(path.lower())
-    if ending in SQUEEZED and _format_of(rest) in ("csv", "tsv", "ndjson"):
-        return _format_of(rest)
-    return FORMATS.get(ending)
+    stem, extension = os.path.splitext(path.lower())
+    if extension in COMPRESSED and _guess_format(stem) in ("csv", "tsv", "ndjson"):
+        return _guess_format(stem)
+    return FORMATS.get(extension)
 
 
-def _format_of_all(paths: list[str]) -> str:
-    first = _format_of(paths[0])
+def _find_common_format(paths: list[str]) -> str:
+    first = _guess_format(paths[0])
     for path in paths:
-        if _format_of(path) is None:
+        if _guess_format(path) is None:
             raise SourceError(
-                f"{path}: unknown extension {PurePosixPath(path).suffix!r}; known are {_kinds()}. Give format=..., "
-                "or read_vw for a log of Vowpal Wabbit"
+                f"{path}: unknown extension {PurePosixPath(path).suffix!r}; known are {', '.join(FORMATS)}. "
+                "Give format=..., or use read_vw for a log of Vowpal Wabbit"
             )
-        if _format_of(path) != first:
-            raise SourceError(f"{paths[0]} and {path} are of different kinds; read them apart, or give format=...")
+        if _guess_format(path) != first:
+            raise SourceError(
+                f"{paths[0]} and {path} are of different formats; read them separately, or give format=..."
+            )
     return str(first)
 
 
-def _kinds() -> str:
-    return ", ".join(ending for endings in EXTENSIONS.values() for ending in endings)
-
-
-def _near_file(path: str) -> str:
-    folder = Path(path).parent
-    try:
-        names = sorted(os.listdir(folder))[:1000]
-    except OSError:
-        return ""
-    near = difflib.get_close_matches(Path(path).name, names, n=1)
-    return f"; did you mean {near[0]!r}?" if near else ""
-
-
-def _static_folder(path: str) -> str | None:
-    """The folder before the first pattern: only below it are ``key=value`` folders partitions."""
+def _find_static_folder(path: str) -> str | None:
+    """Return the folder before the first pattern: only below it are ``key=value`` folders partitions."""
     parts = path.replace(os.sep, "/").split("/")
-    fixed = next((i for i, part in enumerate(parts) if glob.has_magic(part)), len(parts))
-    return "/".join(parts[:fixed]) or None
+    return "/".join(parts[: _count_static_parts(parts)]) or None
 
 
-@dataclass(frozen=True)
-class FileStamp:
-    """By what a file is known again: its size and when it was last written (None where its home does not say)."""
-
-    size: int | None
-    written: int | None
-
-    def check(self, path: str, filesystem: Any) -> None:
-        """Refuse a file that is no longer the one that was opened."""
-        now = stamp_of(path, filesystem)
-        if now == self:
-            return
-        if now.size is None and self.size is not None:
-            raise SourceError(f"{path}: the file has vanished since the log was opened; put it back and run again")
-        what = f"it had {self.size:,} bytes and has {now.size:,}" if now.size != self.size else "it was written anew"
-        raise SourceError(
-            f"{path}: the file has changed since the log was opened ({what}), so its rows would not belong together; "
-            "run again when nobody writes to it"
-        )
+def _count_static_parts(parts: list[str]) -> int:
+    return next((index for index, part in enumerate(parts) if glob.has_magic(part)), len(parts))
 
 
-def stamp_of(path: str, filesystem: Any) -> FileStamp:
-    """The stamp of a file as it is now."""
-    try:
-        info = filesystem.get_file_info(path)
-    except OSError as problem:
-        raise SourceError(f"{path}: cannot be looked at ({_brief(problem)})") from None
-    return FileStamp(info.size, info.mtime_ns)
+def match_pattern(pattern: str) -> list[str]:
+    """Return the paths that a glob pattern matches, sorted; ``**`` is any number of folders, hidden ones left out.
+
+    The standard library's ``**`` follows links in a circle until the path is too long.
+    """
+    parts = pattern.replace(os.sep, "/").split("/")
+    if "**" not in parts:
+        return sorted(glob.glob(pattern))
+    n_static = _count_static_parts(parts)
+    base = "/".join(parts[:n_static]) or ("/" if pattern.startswith("/") else ".")
+    files = [(file, os.path.relpath(file, base)) for file in list_files(base)]
+    return [
+        file if n_static else relative
+        for file, relative in files
+        if _matches(relative.replace(os.sep, "/").split("/"), parts[n_static:])
+    ]
 
 
-def stamps_of(paths: Sequence[str], filesystem: Any) -> tuple[FileStamp, ...]:
-    """The stamps of files as they are now, asked for all at once."""
-    try:
-        return tuple(FileStamp(info.size, info.mtime_ns) for info in filesystem.get_file_info(list(paths)))
-    except OSError:
-        # one of them cannot be looked at: the message is to name it
-        return tuple(stamp_of(path, filesystem) for path in paths)
+def _matches(path: list[str], pattern: list[str]) -> bool:
+    """Return whether the parts of a path match the parts of a pattern.
+
+    >>> _matches(["a", "b", "c.csv"], ["**", "*.csv"]), _matches(["a", ".b", "c.csv"], ["**", "*.csv"])
+    (True, False)
+    """
+    if not pattern:
+        return not path
+    if pattern[0] == "**":
+        if pattern[1:] in ([], ["**"]):
+            return not any(part.startswith(".") for part in path)
+        if _matches(path, pattern[1:]):
+            return True
+        return bool(path) and not path[0].startswith(".") and _matches(path[1:], pattern)
+    if not path or not fnmatchcase(path[0], pattern[0]):
+        return False
+    may_be_hidden = pattern[0].startswith(".")
+    return (may_be_hidden or not path[0].startswith(".")) and _matches(path[1:], pattern[1:])
 
 
-@contextmanager
-def reading(path: str, file_format: str) -> Iterator[None]:
-    """Turn the many errors of reading a file into one of ours that names it."""
-    try:
-        yield
-    except MemoryError as problem:
-        raise SourceError(
-            f"{path}: reading it takes more memory than there is ({_brief(problem)}); read it in parts with scan_log, "
-            "or fewer columns"
-        ) from None
-    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
-        raise SourceError(
-            f"{path}: cannot be read as {file_format} ({_brief(problem)}). {REMEDIES[file_format]}"
-        ) from None
-
-
-def _brief(problem: BaseException) -> str:
-    lines = str(problem).strip().splitlines() or [type(problem).__name__]
-    # Arrow wraps the cause in where it happened, which our message says already.
-    return lines[0].rpartition("Invalid: ")[2].rpartition("file?: ")[2][:300]
-
-
-def walk(folder: str) -> list[str]:
-    """Every file below a folder, by path in order; a folder that several links lead to is entered once.
+def list_files(folder: str) -> list[str]:
+    """Return every file below a folder, sorted by path; a folder that several links lead to is entered once.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
     >>> (folder / "log.csv").touch()
     >>> (folder / "round").symlink_to(folder)
-    >>> [os.path.relpath(file, folder) for file in walk(str(folder))]
+    >>> [os.path.relpath(file, folder) for file in list_files(str(folder))]
     ['log.csv']
     """
-    found: list[str] = []
+    files: list[str] = []
     entered: set[str] = set()
-    waiting = [folder]
-    while waiting:
-        place = waiting.pop()
-        if (real := os.path.realpath(place)) in entered:
-            continue
-        entered.add(real)
-        folders, links = _look(place, found)
-        # real folders before links to them: taken from the end
-        waiting = [*links, *waiting, *folders]
-    return sorted(found)
+    roots = [folder]
+    for root in roots:
+        # Links to folders wait until all real folders are entered, so that a file has its real path if it has one.
+        for parent, folders, names in os.walk(root):
+            real = os.path.realpath(parent)
+            if real in entered:
+                folders.clear()
+                continue
+            entered.add(real)
+            folders.sort()
+            roots += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
+            # Neither pipes and devices, nor links that lead nowhere.
+            files += [path for name in names if os.path.isfile(path := os.path.join(parent, name))]
+    return sorted(files)
 
 
-def _look(place: str, found: list[str]) -> tuple[list[str], list[str]]:
-    """Folders in a folder, and links to folders; files are added to those found, and all that is neither left out."""
-    folders: list[str] = []
-    links: list[str] = []
+@dataclass(frozen=True)
+class FileStamp:
+    """Size of a file and time of its last change; None where the file system does not have them."""
+
+    size: int | None
+    written: int | None
+
+    def check(self, path: str, filesystem: Any) -> None:
+        """Refuse a file that has changed since the stamp was read."""
+        [current] = read_stamps([path], filesystem)
+        if current == self:
+            return
+        if current.size is None and self.size is not None:
+            raise SourceError(f"{path}: the file has vanished since the log was opened; restore it and run again")
+        resized = current.size != self.size
+        change = f"it had {self.size:,} bytes and has {current.size:,}" if resized else "it was written again"
+        raise SourceError(
+            f"{path}: the file has changed since the log was opened ({change}), so its rows would not belong "
+            "together; run again when no program writes to it"
+        )
+
+
+def read_stamps(paths: Sequence[str], filesystem: Any) -> tuple[FileStamp, ...]:
+    """Return the current stamps of files, in one request for all."""
     try:
-        entries = sorted(os.scandir(place), key=lambda entry: entry.name)
-    except OSError:
-        return folders, links
-    for entry in entries:
-        try:
-            mode = entry.stat().st_mode
-        except OSError:  # a link that leads nowhere, or to itself
-            continue
-        if stat.S_ISDIR(mode):
-            (links if entry.is_symlink() else folders).append(os.path.join(place, entry.name))
-        elif stat.S_ISREG(mode):
-            found.append(os.path.join(place, entry.name))
-    return folders, links
+        return tuple(FileStamp(info.size, info.mtime_ns) for info in filesystem.get_file_info(list(paths)))
+    except OSError as problem:
+        if len(paths) == 1:
+            raise SourceError(f"{paths[0]}: cannot be accessed ({_shorten(problem)})") from None
+        # The message must name the file that cannot be accessed.
+        return tuple(stamp for path in paths for stamp in read_stamps([path], filesystem))
 
 
-def matches(pattern: str) -> list[str]:
-    """Paths that a pattern stands for, in order; ``**`` is any number of folders, hidden ones left out."""
-    parts = pattern.replace(os.sep, "/").split("/")
-    if "**" not in parts:
-        return sorted(glob.glob(pattern))
-    fixed = next(place for place, part in enumerate(parts) if glob.has_magic(part))
-    base = "/".join(parts[:fixed]) or ("/" if pattern.startswith("/") else ".")
-    below = [(file, os.path.relpath(file, base).replace(os.sep, "/").split("/")) for file in walk(base)]
-    return [file if fixed else os.path.relpath(file, base) for file, path in below if _fits(path, parts[fixed:])]
+@contextmanager
+def convert_read_errors(path: str, file_format: str) -> Iterator[None]:
+    """Convert the many errors of reading a file to a SourceError that names it."""
+    try:
+        yield
+    except MemoryError as problem:
+        raise SourceError(
+            f"{path}: reading it takes more memory than there is ({_shorten(problem)}); read it in parts with "
+            "scan_log, or fewer columns"
+        ) from None
+    except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
+        raise SourceError(
+            f"{path}: cannot be read as {file_format} ({_shorten(problem)}). {REMEDIES[file_format]}"
+        ) from None
 
 
-def _fits(path: list[str], pattern: list[str]) -> bool:
-    if not pattern:
-        return not path
-    if pattern[0] != "**":
-        return bool(path) and _is(path[0], pattern[0]) and _fits(path[1:], pattern[1:])
-    if pattern[1:] in ([], ["**"]):
-        return not any(part.startswith(".") for part in path)
-    return _fits(path, pattern[1:]) or (bool(path) and not path[0].startswith(".") and _fits(path[1:], pattern))
+@contextmanager
+def _convert_access_errors(path: str) -> Iterator[None]:
+    try:
+        yield
+    except (pa.ArrowException, OSError) as problem:
+        raise SourceError(f"{path}: cannot be accessed ({_shorten(problem)})") from None
 
 
-def _is(name: str, pattern: str) -> bool:
-    return fnmatchcase(name, pattern) and (pattern.startswith(".") or not name.startswith("."))
+def _shorten(problem: BaseException) -> str:
+    lines = str(problem).strip().splitlines() or [type(problem).__name__]
+    # Arrow prefixes the cause with its location, which the message above already gives.
+    return lines[0].rpartition("Invalid: ")[2].rpartition("file?: ")[2][:300]

@@ -1,7 +1,7 @@
-"""What a file may ask for: limits with their reasons, so that a damaged or hostile one cannot take all memory or time.
+"""Resource limits of file readers, so that a damaged or hostile file cannot take all memory or time.
 
-Each is a plain number of this module. A program that must read more sets it before it reads, such as
-``backcast.sources.limits.MOST_LINE = 2**30``.
+Each limit is a number of this module. A program that must read more sets it before reading, for example
+``backcast.io.limits.MOST_LINE = 2**30``.
 """
 
 from __future__ import annotations
@@ -10,124 +10,126 @@ import os
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from pathlib import Path
-from typing import IO, TYPE_CHECKING, Any
+from typing import IO, Any
 
 import numpy as np
 
 from backcast.errors import LogError, OptionError, SourceError
 
-if TYPE_CHECKING:
-    pass
+MOST_FEATURES = 2**31 - 1  # column indices of sparse matrices have 32 bits
+MOST_COLUMNS = 100_000  # of a file: Arrow takes 14 KB of memory for each, even if there are few rows
+MOST_LINE = 2**26  # characters in a line of a Vowpal Wabbit log: 64 million
+MOST_DEPTH = 100  # levels in NDJSON: a log is flat, and Arrow's reader overflows its stack at about 10,000
+BYTES_PER_CHARACTER = 10  # memory that a character of a Vowpal Wabbit log takes once parsed, at least
+JSON_BLOCK = 2**20  # bytes checked for nesting at a time
+NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
+BRACKET_STEPS = bytes.maketrans(b"[]{}", np.array([1, -1, 1, -1], dtype=np.int8).tobytes())
+MEMINFO = Path("/proc/meminfo")
+CGROUP = Path("/sys/fs/cgroup")
 
 
-MOST_FEATURES = 2**31 - 1  # positions in sparse matrices are numbers of 32 bits
-
-
-MOST_COLUMNS = 100_000  # of a file: Arrow takes 14 KB of memory for each, however few rows there are
-
-
-MOST_LINE = 2**26  # signs in a line of a log of Vowpal Wabbit: 64 million
-
-
-MOST_DEPTH = 100  # levels in NDJSON: a log is flat, and Arrow's reader overflows its stack at some 10,000
-
-
-CGROUP = Path("/sys/fs/cgroup/memory.max")
-
-
-HELD = 10  # bytes of memory that a byte of a Vowpal Wabbit log becomes, at the least
-
-
-def memory() -> int:
-    """Bytes that this process can have at most: the machine's, or less where it was told so."""
-    known = [os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE")] if hasattr(os, "sysconf") else []
-    with suppress(OSError, ValueError):  # no such file, or the word max
-        known.append(int(CGROUP.read_text()))
-    try:
+def total_memory() -> int:
+    """Return the bytes that this process can have at most: of the machine, of its control group, of its ulimit."""
+    limits = [_cgroup_limit()]
+    if hasattr(os, "sysconf"):
+        limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
+    with suppress(ImportError):  # Windows has no resource module
         import resource
-    except ImportError:  # not on Windows
-        return min(known, default=2**62)
-    limit = resource.getrlimit(resource.RLIMIT_AS)[0]
-    return min([*known, *([] if limit == resource.RLIM_INFINITY else [limit])], default=2**62)
+
+        address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
+        limits.append(None if address_space == resource.RLIM_INFINITY else address_space)
+    return min((limit for limit in limits if limit is not None), default=2**62)
 
 
-def check_columns(path: str, columns: int) -> None:
-    """Refuse a file of so many columns that reading one row would take gigabytes."""
-    if columns > MOST_COLUMNS:
-        raise SourceError(
-            f"{path}: it has {columns:,} columns, and {MOST_COLUMNS:,} are the most; write fewer, or make them "
-            "features of a Vowpal Wabbit log, which is sparse"
-        )
+def free_memory() -> int | None:
+    """Return the bytes that a process may still take on this machine and in its control group; None if unknown."""
+    free = []
+    with suppress(OSError, KeyError, ValueError):  # only Linux has the file
+        fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
+        free.append(1024 * int(fields["MemAvailable"].split()[0]))
+    limit = _cgroup_limit()
+    if limit is not None:
+        with suppress(OSError, ValueError):
+            free.append(limit - int((CGROUP / "memory.current").read_text()))
+    return max(0, min(free)) if free else None
 
 
-def check_size(rows: int, numbers: int) -> None:
-    """Refuse a table of so many rows, each of so many numbers of eight bytes, that cannot be in memory.
+def _cgroup_limit() -> int | None:
+    with suppress(OSError, ValueError):  # no control group, or the value "max"
+        return int((CGROUP / "memory.max").read_text())
+    return None
+
+
+def check_size(n_rows: int, numbers_per_row: int) -> None:
+    """Refuse a table that does not fit in memory; a number takes eight bytes.
 
     >>> check_size(2**40, 4)
     Traceback (most recent call last):
     backcast.errors.SourceError: 1,099,511,627,776 rows of 4 numbers need 35,184 GB, more than there is; read it in \
 parts with scan_log, or fewer columns
     """
-    if rows < 0:
-        raise SourceError(f"a file says that it has {rows:,} rows; it is damaged")
-    size = 8 * rows * numbers
-    if size > memory():
+    if n_rows < 0:
+        raise SourceError(f"a file announces {n_rows:,} rows; it is damaged")
+    size = 8 * n_rows * numbers_per_row
+    if size > total_memory():
         raise SourceError(
-            f"{rows:,} rows of {numbers:,} numbers need {size / 1e9:,.0f} GB, more than there is; read it in parts "
-            "with scan_log, or fewer columns"
+            f"{n_rows:,} rows of {numbers_per_row:,} numbers need {size / 1e9:,.0f} GB, more than there is; read it in "
+            "parts with scan_log, or fewer columns"
         )
 
 
-def within_memory(batches: Iterable[Any]) -> Iterator[Any]:
-    """The same record batches, until together they are more than memory can hold."""
-    most, held = memory(), 0
+def limit_memory(batches: Iterable[Any]) -> Iterator[Any]:
+    """Yield the same record batches; raise once they are together more than memory can hold."""
+    limit, n_bytes = total_memory(), 0
     for batch in batches:
-        held += batch.nbytes
-        if held > most // 2:  # the log made of them takes as much again
+        n_bytes += batch.nbytes
+        if n_bytes > limit // 2:  # the log made of them takes as much again
             raise SourceError(
-                f"{held / 1e9:,.1f} GB are read, there is more, and all of it needs more memory than there is; read it "
-                "in parts with scan_log, or fewer columns"
+                f"{n_bytes / 1e9:,.1f} GB are read, more follows, and all of it needs more memory than there is; read "
+                "it in parts with scan_log, or fewer columns"
             )
         yield batch
 
 
-def check_whole(name: str, value: Any, most: int) -> None:
-    """Refuse what is not a whole number from 1 to ``most``.
+def check_columns(path: str, n_columns: int) -> None:
+    """Refuse a file with so many columns that reading one row would take gigabytes."""
+    if n_columns > MOST_COLUMNS:
+        raise SourceError(
+            f"{path}: it has {n_columns:,} columns, and {MOST_COLUMNS:,} are the most; write fewer, or make them "
+            "features of a Vowpal Wabbit log, which is sparse"
+        )
 
-    >>> check_whole("hash_size", 10**12, 2**31 - 1)
+
+def check_positive_integer(name: str, value: Any, most: int) -> None:
+    """Refuse an option that is not a whole number from 1 to ``most``.
+
+    >>> check_positive_integer("hash_size", 10**12, 2**31 - 1)
     Traceback (most recent call last):
     backcast.errors.OptionError: hash_size is 1000000000000; it must be a whole number from 1 to 2,147,483,647
     """
-    if not isinstance(value, int | np.integer) or isinstance(value, bool):
-        raise OptionError(f"{name} is {value!r}; it must be a whole number, at least 1")
-    if value < 1:
+    if not isinstance(value, int | np.integer) or isinstance(value, bool) or value < 1:
         raise OptionError(f"{name} is {value!r}; it must be a whole number, at least 1")
     if value > most:
         raise OptionError(f"{name} is {value!r}; it must be a whole number from 1 to {most:,}")
 
 
-def lines_of(stream: IO[str]) -> Iterator[str]:
-    """The lines of a text: none longer than makes sense, nor all together more than memory holds once parsed."""
-    most, read = memory() // HELD, 0
-    while text := stream.readline(MOST_LINE + 1):
-        read += len(text)
-        if len(text) > MOST_LINE:
-            raise LogError(f"the line is longer than {MOST_LINE:,} signs")
-        if read > most:
-            raise LogError(f"the text is longer than {most:,} signs, too many for the memory; read fewer at a time")
-        yield text
-
-
-NO_BRACKETS = bytes(sign for sign in range(256) if sign not in b"[]{}")
-
-
-STEPS = bytes.maketrans(b"[]{}", bytes([1, 255, 1, 255]))
+def read_lines(stream: IO[str]) -> Iterator[str]:
+    """Yield the lines of a text, none longer than the limit, and together no more than memory holds once parsed."""
+    limit, n_characters = total_memory() // BYTES_PER_CHARACTER, 0
+    while line := stream.readline(MOST_LINE + 1):
+        n_characters += len(line)
+        if len(line) > MOST_LINE:
+            raise LogError(f"the line is longer than {MOST_LINE:,} characters")
+        if n_characters > limit:
+            raise LogError(f"the text is longer than {limit:,} characters, too many for the memory; read fewer files")
+        yield line
 
 
 def check_depth(stream: Any, most_bytes: int | None = None) -> None:
     """Refuse JSON that nests deeper than any log: Arrow's reader would end the whole process.
 
-    Brackets are counted outside of texts, in one pass of a few milliseconds a megabyte.
+    Brackets are counted outside of strings, in a few milliseconds per megabyte. Of a long stream, only about the
+    first ``most_bytes`` are checked.
 
     >>> import io
     >>> check_depth(io.BytesIO(b'{"a": [1, "[[[["]}' * 3))
@@ -135,42 +137,46 @@ def check_depth(stream: Any, most_bytes: int | None = None) -> None:
     Traceback (most recent call last):
     backcast.errors.LogError: JSON nests deeper than 100 levels
     """
-    depth, inside, rest, read = 0, False, b"", 0
-    while (block := stream.read(2**20)) and (most_bytes is None or read < most_bytes):
-        read += len(block)
-        block = rest + block
-        # an escape that the block's end cuts in two waits for the next block
-        rest = b"\\" if (len(block) - len(block.rstrip(b"\\"))) % 2 else b""
-        block = block.removesuffix(rest)
-        slices = block.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
-        if any(b"\n" in text for text in slices[not inside :: 2]):
-            raise LogError("a text of JSON goes on past the end of its line; is a quotation mark missing?")
-        marks = b"".join(slices[inside::2]).translate(STEPS, NO_BRACKETS)
-        inside ^= len(slices) % 2 == 0
-        heights = depth + np.cumsum(np.frombuffer(marks, dtype=np.int8), dtype=np.int64)
-        if heights.size:
-            # brackets that close what was never open do not make room for others
-            heights -= np.minimum(np.minimum.accumulate(heights), 0)
-            depth = int(heights[-1])
-            if int(heights.max()) > MOST_DEPTH:
-                raise LogError(f"JSON nests deeper than {MOST_DEPTH} levels")
+    depth, in_string, cut_escape, n_bytes = 0, False, b"", 0
+    while (block := stream.read(JSON_BLOCK)) and (most_bytes is None or n_bytes < most_bytes):
+        n_bytes += len(block)
+        block = cut_escape + block
+        # A backslash at the end of the block belongs to the first character of the next one.
+        cut_escape = b"\\" if (len(block) - len(block.rstrip(b"\\"))) % 2 else b""
+        marks, in_string = _strip_strings(block.removesuffix(cut_escape), in_string)
+        deepest, depth = _max_depth(marks, depth)
+        if deepest > MOST_DEPTH:
+            raise LogError(f"JSON nests deeper than {MOST_DEPTH} levels")
 
 
-MEMORY = Path("/proc/meminfo")
+def _strip_strings(block: bytes, in_string: bool) -> tuple[bytes, bool]:
+    """Return what is outside of the strings of JSON, and whether the end of the block is inside of one.
+
+    >>> _strip_strings(b'{"a": "[[", "b": [1, "c', in_string=False)
+    (b'{: , : [1, ', True)
+    >>> _strip_strings(b'[" }', in_string=True)
+    (b' }', False)
+    """
+    # Without escapes, quotation marks separate text outside and inside of strings by turns.
+    sections = block.replace(b"\\\\", b"").replace(b'\\"', b"").split(b'"')
+    if any(b"\n" in section for section in sections[not in_string :: 2]):
+        raise LogError("a string of JSON continues past the end of its line; is a quotation mark missing?")
+    return b"".join(sections[in_string::2]), in_string ^ (len(sections) % 2 == 0)
 
 
-GROUP = Path("/sys/fs/cgroup")
+def _max_depth(marks: bytes, depth: int) -> tuple[int, int]:
+    """Return the largest and the last depth of brackets, if the text starts at this depth.
 
+    A bracket that closes nothing does not lower the depth, so it makes no room for deeper nesting.
 
-def free_memory() -> int | None:
-    """Bytes that a process may still take, by what the system and its control group say; None where they do not."""
-    found = []
-    try:
-        lines = dict(line.split(":") for line in MEMORY.read_text().splitlines())
-        found.append(1024 * int(lines["MemAvailable"].split()[0]))
-        limit = (GROUP / "memory.max").read_text().strip()
-        if limit != "max":
-            found.append(int(limit) - int((GROUP / "memory.current").read_text()))
-    except (OSError, KeyError, ValueError):
-        pass  # other systems, and systems without control groups
-    return max(0, min(found)) if found else None
+    >>> _max_depth(b"{: [1, {}], : 2", depth=1)
+    (4, 2)
+    >>> _max_depth(b"]]][", depth=1)
+    (1, 1)
+    """
+    steps = np.frombuffer(marks.translate(BRACKET_STEPS, NO_BRACKETS), dtype=np.int8)
+    if not steps.size:
+        return depth, depth
+    heights = depth + np.cumsum(steps, dtype=np.int64)
+    heights -= np.minimum(np.minimum.accumulate(heights), 0)
+    return int(heights.max()), int(heights[-1])

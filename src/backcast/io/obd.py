@@ -1,4 +1,4 @@
-"""The Open Bandit Dataset to a log (Saito, Aihara, Matsutani, Narita 2021, "Open Bandit Dataset and Pipeline")."""
+"""read_obd: the Open Bandit Dataset (Saito, Aihara, Matsutani, Narita 2021, "Open Bandit Dataset and Pipeline")."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ import pyarrow.csv
 from backcast._arrays import is_sparse
 from backcast._files import check_readable
 from backcast.errors import LogError, OptionError, SourceError
-from backcast.io._files import reading
+from backcast.io._files import convert_read_errors
 from backcast.io.tables import read_log
 from backcast.log import Log
 
@@ -23,17 +23,17 @@ def read_obd(
 ) -> Log:
     r"""Read one campaign of the Open Bandit Dataset, such as ``obd/random/all``.
 
-    The folder holds the log (``all.csv``, perhaps ``.gz``) and ``item_context.csv``, which says how many items there
-    are. An event is one recommended item: the action is its ``item_id``, the reward its ``click``, the propensity
-    its ``propensity_score``, which is the probability of the item at its position. Contexts are the position, the
-    hashed user features and the user's affinities to the items; times are kept.
+    The folder holds the log (``all.csv`` or ``all.csv.gz``) and ``item_context.csv``, which has a row per item. An
+    event is one recommended item: the action is its ``item_id``, the reward its ``click``, the propensity its
+    ``propensity_score``, which is the probability of the item at its position. Contexts are the position, the hashed
+    user features and the user's affinities to the items; times are kept.
 
     Parameters
     ----------
     folder
         Folder of one campaign.
     position
-        Keep only the events at this position (1, 2 or 3), which is then no feature.
+        Keep only the events at this position (1, 2 or 3); it is then not a feature.
     affinities
         Whether the affinities are features.
     hash_size
@@ -53,13 +53,13 @@ def read_obd(
         raise OptionError(f"position is {position!r}; it must be 1, 2, 3, or None for all")
     check_readable(folder)
     if not os.path.isdir(folder):
-        raise SourceError(f"{folder}: there is no such folder")
+        raise SourceError(f"{folder}: no such folder")
     files = sorted(Path(folder).glob("*.csv")) + sorted(Path(folder).glob("*.csv.gz"))
     items = [file for file in files if file.name.startswith("item_context.csv")]
     logs = [file for file in files if file not in items]
     if len(items) != 1 or len(logs) != 1:
-        names = ", ".join(file.name for file in files) or "no such file"
-        raise SourceError(f"{folder}: expected a log such as all.csv and item_context.csv, found {names}")
+        names = ", ".join(file.name for file in files) or "no such files"
+        raise SourceError(f"{folder}: it must hold a log such as all.csv, and item_context.csv; it holds {names}")
     log = read_log(
         logs[0],
         context=["position", "user_feature_*", *(["user-item_affinity_*"] if affinities else [])],
@@ -67,28 +67,29 @@ def read_obd(
         reward="click",
         propensity="propensity_score",
         times="timestamp",
-        n_actions=_number_of_items(items[0]),
+        n_actions=_count_items(items[0]),
         reward_range=(0.0, 1.0),
         hash_size=hash_size,
     )
-    return log if position is None else _at_position(log, position)
+    return log if position is None else _select_position(log, position)
 
 
-def _number_of_items(file: Path) -> int:
+def _count_items(file: Path) -> int:
     check_readable(file)
-    with reading(str(file), "csv"):
+    with convert_read_errors(str(file), "csv"):
         table = pa.csv.read_csv(file)
-        names = table.column_names  # fails here, not later, where a name is not UTF-8
+        names = table.column_names  # raises here, not later, if a name is not UTF-8
     if "item_id" not in names:
         raise SourceError(f"{file}: there is no column 'item_id'")
     return int(table.num_rows)
 
 
-def _at_position(log: Log, position: int) -> Log:
-    first: Any = log._contexts[:, [0]]
-    rows = np.flatnonzero((first.toarray() if is_sparse(first) else first).ravel() == position)
+def _select_position(log: Log, position: int) -> Log:
+    """Return the events at a position, without their first feature, the position."""
+    positions: Any = log._contexts[:, [0]]
+    rows = np.flatnonzero((positions.toarray() if is_sparse(positions) else positions).ravel() == position)
     if not rows.size:
         raise LogError(f"no event is at position {position}")
-    kept = log[rows]
-    others = kept._contexts[:, 1:]
-    return kept.replace(_contexts=others if is_sparse(others) else np.ascontiguousarray(others))
+    selected = log[rows]
+    contexts = selected._contexts[:, 1:]
+    return selected.replace(_contexts=contexts if is_sparse(contexts) else np.ascontiguousarray(contexts))

@@ -17,10 +17,10 @@ import pyarrow as pa
 
 from backcast._log_validation import RowError
 from backcast.errors import LogError, OptionError
-from backcast.io._arrow import build_log, known_labels, labels_among, numbers
+from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
-from backcast.io.limits import within_memory
+from backcast.io.limits import limit_memory
 from backcast.log import Log, concat_logs
 
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
@@ -175,7 +175,7 @@ class FileLogStream(LogStream):
     def bytes_in_memory(self) -> int:
         """Approximate memory that :meth:`read` takes; the size of the files if the number of events is not known."""
         if self.n_events is None:
-            return sum(file_slice.stamp.size or 0 for file_slice in self.slices if file_slice.stamp is not None)
+            return sum(file_slice.stamp.size or 0 for file_slice in self.slices)
         layout = self.layout
         context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
@@ -186,8 +186,8 @@ class FileLogStream(LogStream):
         total, rows = 0.0, 0
         reward = self.layout.columns.reward
         for file_slice in self.slices:
-            for batch in file_slice.batches([reward]):
-                total += float(numbers(batch.column(0), reward, "reward").sum())
+            for batch in file_slice.read_batches([reward]):
+                total += float(to_numbers(batch.column(0), reward, "reward").sum())
                 rows += batch.num_rows
         return total / rows
 
@@ -196,16 +196,14 @@ class FileLogStream(LogStream):
 
         No row is read: a file is identified by its name, its size and the time of its last modification.
         """
-        files = [
-            (PurePosixPath(part.path).name, part.stamp, part.groups, part.skip, part.limit) for part in self.slices
-        ]
+        files = [(PurePosixPath(part.path).name, part.stamp, part.rows) for part in self.slices]
         facts = (files, self.layout, self.action_labels, self.first_row)
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
     def with_event_count(self) -> FileLogStream:
         """Return the same stream with a known number of events, by one pass over the actions if necessary."""
         action = self.layout.columns.action
-        return replace(self, slices=tuple(file_slice.counted(action) for file_slice in self.slices))
+        return replace(self, slices=tuple(file_slice.with_row_count(action) for file_slice in self.slices))
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""
@@ -224,7 +222,7 @@ class FileLogStream(LogStream):
         """Return all events as one log in memory, filled batch by batch without a second copy."""
         if self.n_events is not None:
             return self._build_part(self._batches(), self.n_events, self.first_row)
-        batches = list(within_memory(self._batches()))
+        batches = list(limit_memory(self._batches()))
         return self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
 
     def sample(self, n: int) -> Log:
@@ -255,7 +253,7 @@ class FileLogStream(LogStream):
         for file_slice in self.with_event_count().slices:
             last = first + (file_slice.n_rows or 0)
             if start < last and first < stop:
-                slices.append(file_slice.between(max(start, first) - first, min(stop, last) - first))
+                slices.append(file_slice.slice_rows(max(start, first) - first, min(stop, last) - first))
             first = last
         return replace(self, slices=tuple(slices), first_row=self.first_row + start)
 
@@ -271,9 +269,9 @@ class FileLogStream(LogStream):
         """Return the stream without its first ``n`` events; files of unknown length are counted only up to there."""
         left = n
         for i, file_slice in enumerate(self.slices):
-            rows = file_slice.at_least(left + 1, self.layout.columns.action)
+            rows = file_slice.count_rows(self.layout.columns.action, left + 1)
             if rows > left:
-                slices = (file_slice.between(left, None) if left else file_slice, *self.slices[i + 1 :])
+                slices = (file_slice.slice_rows(left) if left else file_slice, *self.slices[i + 1 :])
                 return replace(self, slices=slices, first_row=self.first_row + n)
             left -= rows
         return None
@@ -295,7 +293,7 @@ class FileLogStream(LogStream):
 
     def _batches(self) -> Iterator[pa.RecordBatch]:
         for file_slice in self.slices:
-            yield from file_slice.batches(self.layout.names)
+            yield from file_slice.read_batches(self.layout.names)
 
     def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
         """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""
@@ -303,13 +301,13 @@ class FileLogStream(LogStream):
             log = build_log(batches, n * len(first_rows), self.layout, self.action_labels)
         except RowError as error:
             row = first_rows[error.row // n] + error.row % n
-            raise error.moved(row - error.row, self._file_of(row)) from None
+            raise error.shift(row - error.row, self._file_of(row)) from None
         return log.replace(_rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
 
     def _file_of(self, row: int) -> str:
         end = self.first_row
         for file_slice in self.slices[:-1]:
-            end += file_slice.counted(self.layout.columns.action).n_rows or 0
+            end += file_slice.with_row_count(self.layout.columns.action).n_rows or 0
             if row < end:
                 return file_slice.path
         return self.slices[-1].path
@@ -407,17 +405,17 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
     """Open a stream over file slices; action labels are those declared, or found by one pass over the actions."""
     slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
     action = layout.columns.action
-    labels = known_labels(layout, slices[0].schema.field(action).type)
+    labels = find_known_labels(layout, slices[0].schema.field(action).type)
     if labels is None:
         counts = [0] * len(slices)
 
         def read_actions() -> Iterator[pa.Array]:
             for i, file_slice in enumerate(slices):
-                for batch in file_slice.batches([action]):
+                for batch in file_slice.read_batches([action]):
                     counts[i] += batch.num_rows
                     yield batch.column(0)
 
-        labels = labels_among(read_actions(), layout.declared)
+        labels = collect_labels(read_actions(), layout.declared)
         slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
     stream = FileLogStream(slices, layout, labels, batch_rows)
     if stream.n_events == 0:
@@ -463,7 +461,7 @@ def _split_slices(slices: tuple[FileSlice, ...], n: int) -> list[tuple[FileSlice
         for i, same_file in groupby((unit for _, unit in members), key=lambda unit: unit[0]):
             groups = [group for _, group, _ in same_file]
             whole = slices[i]
-            share.append(whole.with_groups(groups[0], groups[-1] + 1) if whole.group_rows else whole)
+            share.append(whole.slice_groups(groups[0], groups[-1] + 1) if whole.group_rows else whole)
         shares.append(tuple(share))
     return shares
 

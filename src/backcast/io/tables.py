@@ -1,4 +1,4 @@
-"""Frames and files of tables to logs: Parquet, CSV, NDJSON, and any frame that speaks Arrow."""
+"""read_log and scan_log for Parquet, CSV and NDJSON files, and logs from Arrow frames."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 import pyarrow as pa
 
 from backcast.errors import ColumnError, LogError, OptionError
-from backcast.io._arrow import build_log, known_labels, labels_among
+from backcast.io._arrow import build_log, collect_labels, find_known_labels
 from backcast.io._columns import ColumnSpec, resolve_columns
 from backcast.io._files import FilePath, find_files
 from backcast.io._slices import open_files, to_slices
@@ -28,8 +28,8 @@ def read_log(
 ) -> Log:
     r"""Read a log from Parquet, CSV or NDJSON files.
 
-    Only the columns named are read. Numbers and booleans become features as they are; a text column becomes
-    ``hash_size`` features by hashing (see :mod:`backcast.sources.encode`). Many hashed features give a sparse matrix.
+    Only the named columns are read. Numbers and booleans become features unchanged; a text column is hashed into
+    ``hash_size`` features. Many hashed features give a sparse matrix.
 
     Parameters
     ----------
@@ -39,10 +39,10 @@ def read_log(
     context
         Names and patterns of the context columns, in the order of the features.
     action, reward, propensity
-        Names of these columns. A propensity that was the same for all events may be given as a number; None, where
-        none was recorded, estimates it (see :func:`backcast.with_estimated_propensities`).
+        Names of these columns. A propensity that was the same for all events may be given as a number. If none was
+        recorded, give None to estimate it (see :func:`backcast.with_estimated_propensities`).
     format
-        ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``, where the files' endings do not say.
+        ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``; by default from the extensions of the files.
     **options
         ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
         ``hash_size``: see :class:`ColumnSpec`.
@@ -57,15 +57,7 @@ def read_log(
     (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
     """
     columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
-    return _with_propensities(_open(path, columns, format, batch_rows=1).read(), columns)
-
-
-def _with_propensities(log: Log, columns: ColumnSpec) -> Log:
-    if columns.propensity is not None:
-        return log
-    from backcast.propensities.estimate import with_estimated_propensities
-
-    return with_estimated_propensities(log)
+    return _add_propensities(_open_files(path, columns, format, batch_rows=1).read(), columns)
 
 
 def scan_log(
@@ -81,13 +73,13 @@ def scan_log(
 ) -> LogStream:
     r"""Read a log in parts, for logs larger than memory; arguments are those of :func:`read_log`.
 
-    All parts code the actions alike, so the labels must be known before the first part: give ``n_actions`` (actions
-    are then whole numbers from 0) or ``action_labels``, or one pass over the action column alone finds them now.
+    All parts use the same codes of the actions, so the labels must be known before the first part: give ``n_actions``
+    (actions are then whole numbers from 0) or ``action_labels``, else a pass over the action column collects them now.
 
     Parameters
     ----------
     batch_rows
-        Events in a part.
+        Number of events in a part.
 
     Examples
     --------
@@ -103,10 +95,10 @@ def scan_log(
     if propensity is None:
         raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
     columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
-    return _open(path, columns, format, batch_rows)
+    return _open_files(path, columns, format, batch_rows)
 
 
-def _open(
+def _open_files(
     path: FilePath | Sequence[FilePath], columns: ColumnSpec, file_format: str | None, batch_rows: int
 ) -> LogStream:
     opened = open_files(find_files(path, file_format))
@@ -115,7 +107,7 @@ def _open(
 
 
 def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
-    """Build a log from a frame that speaks Arrow (pandas, polars, pyarrow, duckdb) or a dict of arrays.
+    """Build a log from a frame with an Arrow interface (pandas, polars, pyarrow, duckdb) or a dict of arrays.
 
     Examples
     --------
@@ -125,14 +117,14 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     """
     schema, batches = _read_frame(frame)
     layout = resolve_columns(columns, schema)
-    needed = [batch.select(list(layout.names)) for batch in batches]
-    n = sum(batch.num_rows for batch in needed)
+    batches = [batch.select(list(layout.names)) for batch in batches]
+    n = sum(batch.num_rows for batch in batches)
     if n == 0:
         raise LogError("the frame is empty; a log needs at least one event")
-    labels = known_labels(layout, schema.field(columns.action).type)
+    labels = find_known_labels(layout, schema.field(columns.action).type)
     if labels is None:
-        labels = labels_among((batch.column(columns.action) for batch in needed), layout.declared)
-    return _with_propensities(build_log(needed, n, layout, labels), columns)
+        labels = collect_labels((batch.column(columns.action) for batch in batches), layout.declared)
+    return _add_propensities(build_log(batches, n, layout, labels), columns)
 
 
 def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
@@ -141,10 +133,19 @@ def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
             frame = pa.table(dict(frame))
         if not hasattr(frame, "__arrow_c_stream__"):
             raise LogError(
-                f"a {type(frame).__name__} does not speak Arrow (__arrow_c_stream__); give a pandas, polars, pyarrow "
+                f"a {type(frame).__name__} has no Arrow interface (__arrow_c_stream__); give a pandas, polars, pyarrow "
                 "or duckdb frame (collect a lazy one first), or a dict of columns"
             )
         reader = pa.RecordBatchReader.from_stream(frame)
         return reader.schema, list(reader)
     except (pa.ArrowException, TypeError) as problem:
         raise ColumnError(f"the frame has a column that Arrow cannot hold ({problem}); give it one type") from None
+
+
+def _add_propensities(log: Log, columns: ColumnSpec) -> Log:
+    """Return the log with estimated propensities, if no column and no constant is given."""
+    if columns.propensity is not None:
+        return log
+    from backcast.propensities.estimate import with_estimated_propensities
+
+    return with_estimated_propensities(log)
