@@ -251,7 +251,7 @@ def test_merged_shards_are_the_whole(make_log: MakeLog, seed: int, cuts: list[in
     def sums(part: Log) -> Moments:
         return moments_of(weight_events(EvaluationRequest(part, POLICY, reward_model=0.25), model=True), [identity])[0]
 
-    whole, merged = sums(log), sum((sums(part) for part in Parts(log, cuts)), start=Moments.none())
+    whole, merged = sums(log), sum((sums(part) for part in Parts(log, cuts)), start=Moments.empty())
     assert merged.n == whole.n
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-9, atol=1e-12)

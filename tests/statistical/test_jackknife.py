@@ -67,7 +67,7 @@ def test_randomly_drawn_subsets_give_the_variance_on_average(noise: float) -> No
     assert abs(surprise) < stats.norm.isf(ALARM / 2) + 2
 
 
-def test_the_doubt_is_the_spread_of_variances_that_are_all_noise() -> None:
+def test_the_variance_uncertainty_is_the_spread_of_variances_that_are_all_noise() -> None:
     groups, taken, replicates, runs = 30, 8, 300, 400
     rng = np.random.default_rng(6)
     found = []
@@ -75,9 +75,9 @@ def test_the_doubt_is_the_spread_of_variances_that_are_all_noise() -> None:
         member = (rng.random((replicates, groups)).argsort(axis=1) < taken).astype(float)
         found.append(group_influence(rng.normal(size=(replicates, 1)), member))
     spread = np.std([float(each.covariance[0, 0]) for each in found], ddof=1)
-    doubt = np.mean([float(each.doubt[0]) for each in found])
+    uncertainty = np.mean([float(each.variance_uncertainty[0]) for each in found])
     # a standard deviation from 400 runs is known to 1/sqrt(800) of itself: 4 of these are 14 %, odds of 1e-4
-    assert spread == pytest.approx(doubt, rel=4 / np.sqrt(2 * runs))
+    assert spread == pytest.approx(uncertainty, rel=4 / np.sqrt(2 * runs))
 
 
 def test_covariances_of_several_estimates_agree_with_their_differences() -> None:

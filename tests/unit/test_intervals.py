@@ -27,10 +27,10 @@ from backcast.intervals._sample import (
     sample_from_values,
     std_error,
 )
-from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_far_out
+from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_at_infinity
 from backcast.intervals.betting import Betting, Game, play
-from backcast.intervals.bootstrap import BCa, Bootstrap, group_sums, replicate_values
-from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_ends
+from backcast.intervals.bootstrap import BCa, Bootstrap, replicate_values, sum_groups
+from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_interval
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, Uniform
 
@@ -255,13 +255,13 @@ def test_least_value_is_the_solution_of_its_problem(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
-def test_far_out_is_the_limit_of_ever_heavier_events(seed: int) -> None:
+def test_least_value_at_infinity_is_the_limit_of_heavier_events(seed: int) -> None:
     rng = np.random.default_rng(seed)
     w, r = rng.exponential(0.5, size=30), rng.random(30)
     sums = WeightSums(30, w.sum(), (w * w).sum(), (w * r).sum(), (w * w * r).sum(), ((w * r) ** 2).sum())
     budget = 31 / 30 + 4.0
-    assert least_value_far_out(sums, 0.25, budget) == pytest.approx(
-        least_value(sums.with_one_more(1e6, 0.25), budget), abs=1e-4
+    assert least_value_at_infinity(sums, 0.25, budget) == pytest.approx(
+        least_value(sums.with_event(1e6, 0.25), budget), abs=1e-4
     )
 
 
@@ -293,7 +293,7 @@ def test_the_bootstrap_fits_the_baseline_anew() -> None:
     sample: list[WeightedSample] = []
     spy = SimpleNamespace(interval=lambda given, level: sample.append(given))
     BaselineIPS().estimate(EvaluationRequest(log, POLICY, interval=spy))
-    found = replicate_values(sample[0], group_sums(sample[0]), 100)
+    found = replicate_values(sample[0], sum_groups(sample[0]), 100)
     times = np.random.default_rng((0, 1979)).multinomial(40, np.full(40, 1 / 40), size=64)
     for replicate in range(10):
         refit = log[np.repeat(np.arange(40), times[replicate])]
@@ -338,7 +338,7 @@ def test_thinning_keeps_the_share_it_should() -> None:
 @given(st.integers(0, 30), st.integers(1, 30), st.sampled_from([0.5, 0.9, 0.99]))
 def test_binomial_ends_have_the_tails_they_claim(successes: int, trials: int, level: float) -> None:
     successes = min(successes, trials)
-    low, high = binomial_ends(successes, trials, level)
+    low, high = binomial_interval(successes, trials, level)
     tail = (1 - level) / 2
     assert successes == 0 or stats.binom.sf(successes - 1, trials, low) == pytest.approx(tail)
     assert successes == trials or stats.binom.cdf(successes, trials, high) == pytest.approx(tail)
@@ -347,11 +347,11 @@ def test_binomial_ends_have_the_tails_they_claim(successes: int, trials: int, le
 def test_a_bet_is_never_larger_than_the_fortune() -> None:
     """Whatever the outcomes, wealth stays positive, hedged or not, even against a goal that makes bets bold."""
     rng = np.random.default_rng(0)
-    for heaviest in (math.inf, 50.0):
+    for max_weight in (math.inf, 50.0):
         wealth, candidates = np.ones(64), np.linspace(0, 1, 64)
         w = rng.choice([0.0, 0.5, 50.0], p=[0.2, 0.79, 0.01], size=200)
         x = np.where(rng.random(200) < 0.5, w, 0.0)
-        play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, heaviest, 0.25))
+        play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, max_weight, 0.25))
         assert (wealth > 0).all()
         assert wealth[-1] < 1e-9
 

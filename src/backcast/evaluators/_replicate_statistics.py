@@ -101,11 +101,11 @@ class ReplicateTable:
         """Variance of the difference of two values: over logs, no less than its floor, and of its Monte-Carlo error.
 
         Where policies nearly agree, the noise of the replicates is most of what their difference shows; the variance
-        over logs is then given with its doubt on top, lest an interval be too short by luck.
+        over logs then includes the uncertainty of that noise, so that the interval is not too short by chance.
         """
         subset = self.subset_values()
         found = group_influence((subset[:, a] - subset[:, b])[:, None], self.member)
-        sampling = float(found.covariance[0, 0] + found.doubt[0])
+        sampling = float(found.covariance[0, 0] + found.variance_uncertainty[0])
         apart = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)

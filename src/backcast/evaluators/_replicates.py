@@ -204,7 +204,8 @@ def run_replicates(
 
 def _with_subsets(pool: Pool, found: ReplicateTable, method: GroupJackknife, replicates: int) -> ReplicateTable:
     """The same with replicates on subsets of groups, and with more of both where their number is left to us."""
-    pilot = Pilot(method.taken, []) if method.taken else _pilot(pool, method.groups, min(PILOTS, replicates))
+    size = method.groups_per_subset
+    pilot = Pilot(size, []) if size else _pilot(pool, method.groups, min(PILOTS, replicates))
     if pilot is None:
         raise SubsetsTooShort(TOO_SHORT.format(found.horizon))
     drawn, subset = _subset_batch(pool, method.groups, range(replicates), pilot)

@@ -133,7 +133,7 @@ def _shard_moments(
 
 
 def _moments(blocks: Iterable[WeightedBlock], shapes: list[WeightTransform]) -> list[Moments]:
-    sums = [Moments.none() for _ in shapes]
+    sums = [Moments.empty() for _ in shapes]
     for block in blocks:
         sums = [total + Moments.of(block.columns(shape)) for total, shape in zip(sums, shapes, strict=True)]
     return sums
