@@ -121,7 +121,7 @@ class TestPilots:
             bc.plan(bc.Comparison({}, (), ()), 0.1)
 
     def test_what_more_events_cannot_mend_is_refused(self) -> None:
-        with pytest.raises(OptionError, match="lost in chance in the replicates"):
+        with pytest.raises(OptionError, match="hidden by the Monte-Carlo error of the replicates"):
             bc.plan(pilot(), 0.001)
 
     def test_policies_that_do_the_same_are_refused(self) -> None:
@@ -133,8 +133,8 @@ class TestPilots:
 class TestPlan:
     def test_text_and_json(self) -> None:
         found = bc.plan(LEARNERS, [0.1, 0.2])
-        assert str(found).splitlines()[0] == "To tell policies apart over 10 rounds, 95 % intervals, power 80 %:"
-        assert str(found).count("takes") == 2
+        assert str(found).splitlines()[0] == "To distinguish policies over 10 rounds, 95 % intervals, power 80 %:"
+        assert str(found).count("needs") == 2
         plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
         assert [need["difference"] for need in plain["needs"]] == [0.1, 0.2]
         assert json.loads(json.dumps(bc.plan(COIN, 0.1).to_dict()))["spreads"][0]["freedom"] == "inf"
@@ -144,7 +144,7 @@ class TestPlan:
         rows = [row for layer in spec["layer"] for row in layer["data"].get("values", []) if "events" in row]
         assert {row["difference"] for row in rows} == {"0.1", "0.2"}
         assert {(row["events"], round(row["power"], 2)) for row in rows if row["asked"]} == {(785, 0.8), (197, 0.8)}
-        assert "takes 785 events" in spec["description"]
+        assert "needs 785 events" in spec["description"]
         json.dumps(spec, allow_nan=False)
 
     @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class TestPlan:
             (0.0, {}, "difference is 0.0; it must be a finite number other than 0"),
             (math.inf, {}, "difference is inf"),
             ([], {}, "no difference is given"),
-            (1e-12, {}, "would take more than 1e"),
+            (1e-12, {}, "would need more than 1e"),
             (0.1, {"power": 0.01}, "power is 0.01; it must lie between 0.05"),
             (0.1, {"level": 95}, "level is 95; it must lie between 0 and 1"),
         ],
