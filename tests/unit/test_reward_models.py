@@ -33,7 +33,7 @@ from backcast.reward_models import (
 )
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
 from backcast.reward_models.cross_fitting import Given, as_out_of_sample
-from backcast.reward_models.regression import mean_one
+from backcast.reward_models.regression import scale_to_mean_one
 
 ALPHAS = np.array([0.1, 10.0, 1000.0])
 
@@ -73,7 +73,7 @@ def test_weights_are_scaled_to_mean_one_within_the_action(weights: Any, power: i
     log = small_log(rewards=rng(1).standard_normal(60), reward_range=(-9.0, 9.0))
     predicted = PerAction(weights=weights).fit(log).predict(log.contexts)
     own = log.actions == 1
-    weight = mean_one(log.propensities[own] ** -power)
+    weight = scale_to_mean_one(log.propensities[own] ** -power)
     expected = Ridge(alpha=1.0).fit(log.contexts[own], log.rewards[own], sample_weight=weight).predict(log.contexts)
     assert np.allclose(predicted[:, 1], expected)
 
@@ -289,7 +289,7 @@ def test_one_event_cannot_be_split() -> None:
 
 def expected_ridge(examples: Examples, alpha: float) -> tuple[FloatArray, float]:
     own = Ridge(alpha=alpha, solver="cholesky" if isinstance(examples.features, np.ndarray) else "sparse_cg", tol=1e-12)
-    own.fit(examples.features, examples.rewards, sample_weight=mean_one(examples.weights))
+    own.fit(examples.features, examples.rewards, sample_weight=scale_to_mean_one(examples.weights))
     return own.coef_, float(own.intercept_)
 
 

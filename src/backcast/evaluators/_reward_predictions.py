@@ -24,7 +24,7 @@ from backcast.reward_models.cross_fitting import (
     OutOfSamplePredictions,
     Split,
     as_out_of_sample,
-    fold_numbers,
+    assign_folds,
 )
 from backcast.reward_models.regression import RewardModel
 
@@ -293,7 +293,7 @@ def _in_memory(honest: OutOfSampleModel, log: Log, seed: int) -> StagedLog:
 
 def _cross_fitted(honest: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[PredictedPart]:
     """Stages of ``CrossFit``: the very models of its ``predictions``, but no table of events times actions."""
-    fold = fold_numbers(len(log), min(honest.folds, len(log)), rng)
+    fold = assign_folds(len(log), min(honest.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
         held = np.flatnonzero(fold == number)
         model = copy.deepcopy(honest.model).fit(log[fold != number])
