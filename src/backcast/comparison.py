@@ -19,12 +19,13 @@ from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
-from backcast.evaluation import answer_with, named_policy, showing_progress, with_replay_summary
+from backcast.evaluation import answer_with, showing_progress, with_replay_summary
 from backcast.evaluators._disjoint_parts import estimate_on_parts
 from backcast.evaluators._replicate_statistics import Replicated, replicated_from
 from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators.clock_replay import ClockReplay, clock_diagnostics
 from backcast.evaluators.drns import WC, DRns, Permuted, permuted_diagnostics
+from backcast.policies._calls import describe_policy
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 
@@ -176,7 +177,7 @@ def _paired(
     found = run_replicates(evaluator, request, list(policies.values()), inputs)
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
-        own = replace(request, policy=policy, policy_name=named_policy(policy))
+        own = replace(request, policy=policy, policy_name=describe_policy(policy))
         answer = replicated_from(found, place, own)
         estimate = answer.estimate(evaluator, own, diagnose(answer, own))
         estimates[name] = with_replay_summary(estimate, evaluator, own)
@@ -196,7 +197,7 @@ def _paired_by_part(
     found = estimate_on_parts(evaluator, request, list(policies.values()))
     estimates = {}
     for place, (name, policy) in enumerate(policies.items()):
-        own = replace(request, policy=policy, policy_name=named_policy(policy))
+        own = replace(request, policy=policy, policy_name=describe_policy(policy))
         estimates[name] = with_replay_summary(found.estimate(place, evaluator.name, own), evaluator, own)
     freedom = len(found.passes) - 1
     gaps = _Gaps("paired by part, Student", found.covariance(), found.gap_variance, freedom)
@@ -210,7 +211,7 @@ def _one_by_one(
     estimates: dict[str, Estimate] = {}
     for place, (name, policy) in enumerate(policies.items()):
         own = request.within(f"policy-{place}")
-        own = replace(own, policy=policy, policy_name=named_policy(policy), replicates=None)
+        own = replace(own, policy=policy, policy_name=describe_policy(policy), replicates=None)
         try:
             estimates[name] = answer_with(evaluator, own)
         except StopEvaluation:

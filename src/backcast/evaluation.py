@@ -18,6 +18,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import segmented_estimate
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.intervals.learning import Segments
+from backcast.policies._calls import describe_policy
 from backcast.replay_summary import has_replay, summarize_replay
 
 
@@ -99,7 +100,7 @@ def evaluate(
         replicates=_replicates(replicates),
         n_jobs=n_jobs,
         time_limit=time_limit,
-        policy_name=named_policy(policy),
+        policy_name=describe_policy(policy),
     )
     chosen, request, why = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(checkpoint, request, chosen, {"policy": policy})
@@ -132,13 +133,6 @@ def _model_words(model: Any) -> str:
     """How settings call a reward model: an array of predictions by its shape, all else as it is written."""
     shape = getattr(model, "shape", None)
     return repr(model) if not shape else f"predictions given, {' by '.join(map(str, shape))}"
-
-
-def named_policy(policy: object) -> str:
-    """How results call a policy: its repr, or its class where that says nothing."""
-    # the default repr carries a memory address, which says nothing and changes from run to run
-    text = repr(policy)
-    return type(policy).__name__ if " object at 0x" in text else text
 
 
 def _replicates(asked: int | str | None) -> int | str | None:

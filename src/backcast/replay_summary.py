@@ -12,7 +12,7 @@ from backcast._request import EvaluationRequest, RandomStreams
 from backcast.evaluators._replicates import FULL
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, probability_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, probability_of, start_copy, update_on_events
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 from backcast.tracing import Trace, trace
 
@@ -170,7 +170,7 @@ def _average_policy(request: EvaluationRequest, some: Log, history: Log) -> Floa
             total += probabilities_of(twin, some)
         lesson = history[done * batch : (done + 1) * batch]
         if len(lesson) == batch:
-            teach(twin, [lesson], probability_of(twin, lesson))
+            update_on_events(twin, lesson, probability_of(twin, lesson))
     return np.asarray(total / stops.size)
 
 

@@ -86,7 +86,7 @@ def test_rejection_sampling_gives_the_law_of_live_histories() -> None:
 @pytest.mark.parametrize("name", POLICIES)
 def test_the_test_sees_a_multiplier_that_is_too_large(name: str) -> None:
     law = WORLD.history_law(POLICIES[name], T)
-    assert p_value(histories(POLICIES[name], bc.DRns(acceptance=bc.Fixed(1.0)), LOG[:9000]), law) < 1e-6
+    assert p_value(histories(POLICIES[name], bc.DRns(acceptance=1.0), LOG[:9000]), law) < 1e-6
 
 
 class Everything:
@@ -104,7 +104,7 @@ class Everything:
 
 def test_the_test_sees_an_engine_that_accepts_everything() -> None:
     law = WORLD.history_law(Leaning(), T)
-    found = histories(Everything(Leaning()), bc.DRns(acceptance=bc.Fixed(1.0)), LOG[:6000])
+    found = histories(Everything(Leaning()), bc.DRns(acceptance=1.0), LOG[:6000])
     assert sum(found.values()) == 2000
     assert p_value(found, law) < 1e-6
 
@@ -128,7 +128,7 @@ def test_first_accepted_event_has_the_law_that_the_multiplier_leaves(c: float) -
     left = np.minimum(WORLD.logging / c, pi)
     eps = 1 - float(WORLD.context_probabilities @ left.sum(axis=1))
     law = WORLD.context_probabilities[:, None] * left / (1 - eps)
-    passed = bc.trace(LOG, bc.Fixed(lambda contexts: contexts @ pi), bc.DRns(acceptance=bc.Fixed(c)))
+    passed = bc.trace(LOG, bc.Fixed(lambda contexts: contexts @ pi), bc.DRns(acceptance=c))
     taken = (np.asarray(LOG.contexts)[passed.order] @ np.arange(2)).astype(int), LOG.actions[passed.order]
     counts = np.zeros((2, 2))
     np.add.at(counts, taken, 1)

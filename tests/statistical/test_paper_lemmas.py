@@ -143,9 +143,9 @@ def test_bias_mass_averages_to_the_enumerated_one(c: float) -> None:
     assert mass > 0
     log = WORLD.log(20_000, np.random.default_rng(9))
     policy = bc.Fixed(lambda contexts: contexts @ target)
-    passed = bc.trace(log, policy, bc.DRns(acceptance=bc.Fixed(c)))
+    passed = bc.trace(log, policy, bc.DRns(acceptance=c))
     each = np.maximum(0, passed.weight - 1 / c)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=bc.Fixed(c)), reward_model=0.5).diagnostics
+    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=c), reward_model=0.5).diagnostics
     assert found.bias_mass == pytest.approx(each.mean(), rel=1e-9)
     # 4 standard errors, odds 6e-5 each
     assert abs(found.bias_mass - mass) < 4 * each.std() / np.sqrt(len(log))
@@ -168,12 +168,12 @@ def test_certificate_bounds_the_bias_of_a_multiplier_that_is_too_large() -> None
     bias = abs(float((law * WORLD.mean_rewards).sum()) - WORLD.value(target))
     log = WORLD.log(20_000, np.random.default_rng(10))
     policy = bc.Fixed(lambda contexts: contexts @ target)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)), reward_model=0.5, horizon=3).diagnostics
+    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=1.0), reward_model=0.5, horizon=3).diagnostics
     assert found.trajectories_complete > 500
     assert 0 < bias < found.bias_certificate / 3 < found.theorem_1
     # a block's share of it estimates eps / (1 - eps); 4 standard errors over the blocks, odds 6e-5
     eps = 1 - float(WORLD.context_probabilities @ left.sum(axis=1))
-    passed = bc.trace(log, policy, bc.DRns(acceptance=bc.Fixed(1.0)))
+    passed = bc.trace(log, policy, bc.DRns(acceptance=1.0))
     blocks = np.bincount(np.cumsum(passed.accepted) - passed.accepted, np.maximum(0, passed.weight - 1))[:-1]
     assert abs(blocks.mean() - eps / (1 - eps)) < 4 * blocks.std() / np.sqrt(blocks.size)
     assert found.bias_certificate == pytest.approx(3 * eps / (1 - eps), rel=0.1)

@@ -12,7 +12,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import backcast as bc
-from backcast.policies._choice import best_of, epsilon_greedy, softmax, win_probabilities
+from backcast.policies._choice import argmax_probabilities, epsilon_greedy, softmax, win_probabilities
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
 
@@ -143,7 +143,7 @@ def test_round_robin_skips_what_is_not_available() -> None:
 
 def test_ties_share() -> None:
     scores = np.array([1.0, 3.0, 3.0, 3.0])
-    best_of(scores, np.array([[True, True, False, True]]), 0)
+    argmax_probabilities(scores, np.array([[True, True, False, True]]), 0)
     assert scores.tolist() == [0.0, 0.5, 0.0, 0.5]
     epsilon_greedy(scores, 0.5, NO_MASK, 0)
     assert scores.tolist() == [0.125, 0.375, 0.125, 0.375]

@@ -106,7 +106,7 @@ def test_shards_merge_into_the_whole(events: list[tuple[int, int]], cut: int) ->
 def test_thinning_keeps_weight_and_mean() -> None:
     rng = np.random.default_rng(0)
     sums = RewardSums.of(rng.normal(size=5000), rng.random(5000) * (rng.random(5000) < 0.5))
-    thin = sums.thinned(100)
+    thin = sums.merge_neighbours(100)
     assert thin.rewards.size <= 100
     assert thin.weights.sum() == pytest.approx(sums.weights.sum())
     assert thin.weights @ thin.rewards == pytest.approx(sums.weights @ sums.rewards)

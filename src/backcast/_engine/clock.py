@@ -23,7 +23,7 @@ from backcast._kernels.contexts import ActionFeatures, view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -330,7 +330,7 @@ def _scored_pass(twin: Any, log: Log, events: EventArrays, meters: Meters, round
             break
         t += fired.size
         if learning and fired.size == batch and t < horizon:
-            teach(twin, [log[fired]], meters.speed[fired] * log._propensities[fired])
+            update_on_events(twin, log[fired], meters.speed[fired] * log._propensities[fired])
     return t
 
 

@@ -11,7 +11,7 @@ from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -130,5 +130,5 @@ def _forward_in_blocks(twin: Any, log: Log, means: FloatArray, law: RewardLaw, u
             actions = draw_actions(probabilities, uniforms[start : start + batch, 0].copy())
             rewards = draw_rewards(law, block[rows, actions], uniforms[start : start + batch, 1].copy())
             lesson = part.replace(_actions=actions, _rewards=rewards)
-            teach(twin, [lesson], probabilities[rows, actions])
+            update_on_events(twin, lesson, probabilities[rows, actions])
     return expected

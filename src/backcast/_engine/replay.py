@@ -383,7 +383,7 @@ class Run:
         count = int(self._pending.filled[0])
         if count:
             places, probabilities = self._pending.places[:count], self._pending.probabilities[:count].copy()
-            self._waiting.append(part.asker(self._twin).lesson(places, probabilities))
+            self._waiting.append(part.asker(self._twin).training_batch(places, probabilities))
             self._due -= count
             self._pending.filled[0] = 0
 

@@ -23,7 +23,7 @@ from backcast.evaluators.acceptance import smallest_in
 from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval
 from backcast.io.stream import cut_head
 from backcast.log import Log
-from backcast.policies._calls import TrainingBatch, start_copy, teach
+from backcast.policies._calls import TrainingBatch, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 
 FIRST_ROWS = 65_536  # events of a stream whose rewards stand for a range that was not declared
@@ -379,7 +379,7 @@ def _mixture(
         if is_learning(twin) and start + batch <= len(history):
             lesson = history[start : start + batch]
             own = twin.probabilities(lesson.contexts, lesson.available)[np.arange(batch), lesson.actions]
-            teach(twin, [lesson], own)
+            update_on_events(twin, lesson, own)
     return np.asarray(total / weights.sum())
 
 

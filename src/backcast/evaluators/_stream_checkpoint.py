@@ -17,7 +17,7 @@ from backcast._parallel.checkpoint import Checkpoint
 from backcast.errors import OptionError
 from backcast.evaluators._reward_predictions import Guide, Model
 from backcast.log import Log
-from backcast.policies._calls import TrainingBatch, batch_from_arrays, batch_to_arrays, policy_name, probabilities_of
+from backcast.policies._calls import TrainingBatch, batch_from_arrays, batch_to_arrays, class_name_of, probabilities_of
 from backcast.policies.base import is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -108,9 +108,9 @@ class Diary:
         """What policy and reward model say of these events."""
         said: dict[str, Any] = {}
         if self.course.run._twin is not None:
-            said[policy_name(self.course.run.policy)] = probabilities_of(self.course.run._twin, log)
+            said[class_name_of(self.course.run.policy)] = probabilities_of(self.course.run._twin, log)
         if isinstance(self.guide, Model):
-            said[policy_name(self.guide.model)] = np.asarray(self.guide.model.predict(log.contexts))
+            said[class_name_of(self.guide.model)] = np.asarray(self.guide.model.predict(log.contexts))
         return said
 
     def _check_same(self, then: dict[str, Any], now: dict[str, Any]) -> None:

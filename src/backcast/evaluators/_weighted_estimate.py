@@ -39,7 +39,7 @@ from backcast.intervals._sample import (
     WeightedSample,
 )
 from backcast.intervals.asymptotic import DefaultInterval
-from backcast.policies._calls import policy_name
+from backcast.policies._calls import class_name_of
 
 SHAPED_VALUE = "V(pi), less the bias that shaped weights bring"
 
@@ -174,7 +174,7 @@ def estimate_from(
         std_error=sample.std_error,
         interval=_interval(request.interval or method.interval, sample, request.level, events.propensities_estimated),
         diagnostics=_diagnostics(moments, events.propensities_estimated),
-        policy=request.policy_name or policy_name(request.policy),
+        policy=request.policy_name or class_name_of(request.policy),
         evaluator=method.name,
         notes=(*events.notes, *_notes(moments)),
         settings={"evaluator": method.name, **method.settings, "level": request.level, "seed": request.seed},

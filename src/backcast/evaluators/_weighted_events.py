@@ -18,7 +18,7 @@ from backcast.errors import StopEvaluation
 from backcast.evaluators._reward_predictions import PredictedPart, StagedLog, predicted_parts, with_fitted_model
 from backcast.intervals._sample import EventColumns
 from backcast.log import Log
-from backcast.policies._calls import expectation_of, probabilities_of, probability_of, start_copy, taken
+from backcast.policies._calls import expectation_of, probabilities_of, probability_of, select_logged, start_copy
 
 
 @compiled
@@ -305,9 +305,9 @@ def weight_doubly_robust(policy: Any, stage: PredictedPart, block: Log, places: 
     predicted = stage.table(block, places)
     target = probabilities_of(policy, block)
     return WeightedBlock(
-        taken(target, block._actions) / block._propensities,
+        select_logged(target, block._actions) / block._propensities,
         expectations(target, predicted),
-        block._rewards - taken(predicted, block._actions),
+        block._rewards - select_logged(predicted, block._actions),
         bounds(target, block),
     )
 
@@ -322,7 +322,8 @@ def _weigh_level(policy: Any, block: Log, level: float) -> WeightedBlock:
     base, residual = np.full(len(block), level), block._rewards - level
     if not callable(getattr(policy, "probability_of", None)):
         target = probabilities_of(policy, block)
-        return WeightedBlock(taken(target, block._actions) / block._propensities, base, residual, bounds(target, block))
+        ratio = select_logged(target, block._actions) / block._propensities
+        return WeightedBlock(ratio, base, residual, bounds(target, block))
     return WeightedBlock(probability_of(policy, block) / block._propensities, base, residual, 1.0 / block._propensities)
 
 

@@ -15,7 +15,6 @@ from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of
 from backcast.policies.base import batch_size_of
-from backcast.policies.fixed import Fixed
 
 
 @dataclass(frozen=True)
@@ -78,7 +77,7 @@ class Budget:
             count("refreshes", self.refreshes)
 
 
-AcceptanceRule: TypeAlias = Quantile | WorstCase | Budget | Fixed | float
+AcceptanceRule: TypeAlias = Quantile | WorstCase | Budget | float
 
 
 def smallest_probability(request: EvaluationRequest) -> float:
@@ -133,10 +132,9 @@ def schedule_for(
         return MultiplierSchedule(c_max=min(c_max, smallest_probability(request)))
     if isinstance(rule, Budget):
         return _budget_schedule(rule, request, c_max, warm_up)
-    multiplier = rule.multiplier if isinstance(rule, Fixed) else rule
-    if multiplier is None or not 0 < multiplier <= 1:
-        raise OptionError(f"a fixed multiplier is {multiplier}; it must lie in (0, 1]")
-    return MultiplierSchedule(c_max=min(c_max, float(multiplier)))
+    if not isinstance(rule, int | float | np.number) or not 0 < rule <= 1:
+        raise OptionError(f"acceptance is {rule!r}; give a number in (0, 1], Quantile(q), WorstCase() or Budget(eta)")
+    return MultiplierSchedule(c_max=min(c_max, float(rule)))
 
 
 def _budget_schedule(

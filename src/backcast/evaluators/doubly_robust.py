@@ -29,7 +29,7 @@ from backcast.evaluators._weighted_estimate import EstimatorSpec, estimate_from,
 from backcast.evaluators._weighted_events import Recipe, WeightedBlock, WeightedLog, beyond, bounds, weight_predicted
 from backcast.evaluators.importance_weighting import self_normalised
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, probability_of, start_copy, taken
+from backcast.policies._calls import probabilities_of, probability_of, select_logged, start_copy
 from backcast.reward_models.cross_fitting import CrossFit
 from backcast.reward_models.regression import PerAction
 
@@ -271,7 +271,7 @@ def _weigh_blended(threshold: float, policy: Any, stage: PredictedPart, block: L
     target = probabilities_of(policy, block)
     base = beyond(target, stage.table(block, places), plain(block._logging), threshold)
     return WeightedBlock(
-        taken(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block)
+        select_logged(target, block._actions) / block._propensities, base, block._rewards, bounds(target, block)
     )
 
 
