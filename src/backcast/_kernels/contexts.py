@@ -10,6 +10,7 @@ overlaps, and the same ones whether one action is scored or all of them side by 
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -189,30 +190,18 @@ def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
         row[j] = view.x[k, action, j]
 
 
-_SCORES = {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores}
-_DOTS = {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot}
-_COLUMNS = {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column}
-_ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
+def _compile_by_view(function: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
+    """Let compiled calls of ``function`` run the implementation for the class of their view, inlined."""
+
+    @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+    def select(view: Any, *arguments: Any) -> Any:
+        return implementations[view.instance_class]
 
 
-@overload(add_scores, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
-    return _SCORES[view.instance_class]
-
-
-@overload(dot_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _dot_row(view: Any, k: Any, action: Any, weights: Any) -> Any:
-    return _DOTS[view.instance_class]
-
-
-@overload(dot_column, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _dot_column(view: Any, action: Any, weights: Any, out: Any) -> Any:
-    return _COLUMNS[view.instance_class]
-
-
-@overload(load_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _load_row(view: Any, k: Any, action: Any, row: Any) -> Any:
-    return _ROWS[view.instance_class]
+_compile_by_view(add_scores, {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores})
+_compile_by_view(dot_row, {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot})
+_compile_by_view(dot_column, {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column})
+_compile_by_view(load_row, {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row})
 
 
 # Quadratic forms ``x' M_a x`` of symmetric matrices, one per action. A matrix is packed into a column of
@@ -318,15 +307,5 @@ def _action_form(view: Any, k: int, action: int, packed: FloatArray, products: F
     return dot(packed[:, 0], products)
 
 
-_ALL_FORMS = {Dense: _dense_forms, Sparse: _sparse_forms, ActionFeatures: _action_forms}
-_ONE_FORM = {Dense: _dense_form, Sparse: _sparse_form, ActionFeatures: _action_form}
-
-
-@overload(add_quadratic_forms, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _add_quadratic_forms(view: Any, k: Any, packed: Any, products: Any, out: Any) -> Any:
-    return _ALL_FORMS[view.instance_class]
-
-
-@overload(quadratic_form, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _quadratic_form(view: Any, k: Any, action: Any, packed: Any, products: Any) -> Any:
-    return _ONE_FORM[view.instance_class]
+_compile_by_view(add_quadratic_forms, {Dense: _dense_forms, Sparse: _sparse_forms, ActionFeatures: _action_forms})
+_compile_by_view(quadratic_form, {Dense: _dense_form, Sparse: _sparse_form, ActionFeatures: _action_form})

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba.extending import overload
 
@@ -15,12 +15,19 @@ from backcast.errors import PolicyError
 
 Kernel = Callable[..., None]
 
-_SCORE: dict[type, Kernel] = {}
-_LEARN: dict[type, Kernel] = {}
-_RAW: dict[type, Kernel] = {}
-_CHOOSE: dict[type, Kernel] = {}
-_GREEDY: set[type] = set()
-_CONTEXT_FREE: set[type] = set()
+
+class Kernels(NamedTuple):
+    """The kernels of a state class and what is declared about them; see :func:`register`."""
+
+    score: Kernel
+    learn: Kernel
+    raw: Kernel | None
+    choose: Kernel | None
+    greedy: bool
+    context_free: bool
+
+
+_KERNELS: dict[type, Kernels] = {}
 
 
 def register(
@@ -44,22 +51,15 @@ def register(
     ``greedy`` declares that the choice depends only on which scores are the largest; ``context_free`` that it is the
     same at every event.
     """
-    if _SCORE.get(state, score) is not score:
+    if state in _KERNELS and _KERNELS[state].score is not score:
         raise PolicyError(f"{state.__name__} has kernels already; define a state class for each compiled policy")
-    _SCORE[state] = score
-    _LEARN[state] = learn
-    if raw is not None and choose is not None:
-        _RAW[state] = raw
-        _CHOOSE[state] = choose
-    if greedy:
-        _GREEDY.add(state)
-    if context_free:
-        _CONTEXT_FREE.add(state)
+    _KERNELS[state] = Kernels(score, learn, raw, choose, greedy, context_free)
 
 
 def is_divisible(state: object) -> bool:
     """Whether the policy scores each action separately, so that only those that changed need scoring again."""
-    return type(state) in _RAW
+    kernels = _KERNELS.get(type(state))
+    return kernels is not None and kernels.raw is not None
 
 
 def is_builtin(state: object) -> bool:
@@ -73,12 +73,12 @@ def is_builtin(state: object) -> bool:
 
 def is_greedy(state: object) -> bool:
     """Whether the choice depends only on which raw scores are the largest."""
-    return type(state) in _GREEDY
+    return type(state) in _KERNELS and _KERNELS[type(state)].greedy
 
 
 def is_context_free(state: object) -> bool:
     """Whether the probabilities are the same at every event (with all actions available)."""
-    return type(state) in _CONTEXT_FREE
+    return type(state) in _KERNELS and _KERNELS[type(state)].context_free
 
 
 def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
@@ -101,24 +101,16 @@ def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     raise NotImplementedError("choose runs inside compiled code")
 
 
-@overload(raw, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _raw(state: Any, view: Any, action: Any, out: Any) -> Any:
-    return _RAW[state.instance_class]
+def _compile_by_state(function: Kernel) -> None:
+    """Let compiled calls of ``function`` run the registered kernel of that name for their state, inlined."""
+
+    @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+    def select(state: Any, *arguments: Any) -> Any:
+        return getattr(_KERNELS[state.instance_class], function.__name__)
 
 
-@overload(choose, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _choose(state: Any, available: Any, k: Any, out: Any) -> Any:
-    return _CHOOSE[state.instance_class]
-
-
-@overload(score, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _score(state: Any, view: Any, k: Any, available: Any, out: Any) -> Any:
-    return _SCORE[state.instance_class]
-
-
-@overload(learn, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> Any:
-    return _LEARN[state.instance_class]
+for function in (score, learn, raw, choose):
+    _compile_by_state(function)
 
 
 def _score_rows(state: Any, view: Any, available: Any, out: Any) -> None:

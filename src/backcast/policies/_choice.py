@@ -180,7 +180,7 @@ def panel_edges(means: FloatArray, sds: FloatArray) -> FloatArray:
 
 @compiled
 def sort_small(values: FloatArray) -> None:
-    """Sort a few values in place, by insertion (faster than np.sort for the sizes here).
+    """Sort a few values in place, by insertion.
 
     >>> values = np.array([2.0, 3.0, 1.0])
     >>> sort_small(values)
