@@ -101,7 +101,7 @@ def evaluate(
         level=level,
         seed=seed,
         replicates=replicates,
-        policy_name=named_policy(policy),
+        policy_name=describe_policy(policy),
         execution=Execution(n_jobs, time_limit),
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
@@ -137,7 +137,7 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
 
 
-def named_policy(policy: object) -> str:
+def describe_policy(policy: object) -> str:
     """Return the name of a policy in results: its repr, or its class if that contains a memory address."""
     text = repr(policy)
     return type(policy).__name__ if " object at 0x" in text else text

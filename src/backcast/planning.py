@@ -1,8 +1,8 @@
-"""How long a log must be to tell two policies apart: from a pilot comparison, or from assumptions.
+"""plan(): the number of events a log needs to distinguish policies, from a pilot comparison or from assumptions.
 
 The sampling variance of an estimated difference falls as one over the number of events (both terms of the information
-floor do), so one pilot, or one honest guess at the spread, tells the error at any length. What chance in the replicates
-adds does not fall with the log; it is taken as the pilot had it.
+floor do), so one pilot, or one assumed spread, gives the error at any length. The Monte-Carlo error of the replicates
+does not fall with the log; the pilot's is used.
 """
 
 from __future__ import annotations
@@ -21,36 +21,36 @@ from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
 from backcast.errors import OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS
+from backcast.intervals.asymptotic import student_quantile
 from backcast.intervals.learning import GroupJackknife
 
-REACH = 1.2  # events that subsets of five sixths of a log need, for each round and unit of weight
-
-
-MOST = 1e15
+EVENTS_PER_ROUND = 1.2  # events that subsets of five sixths of a log need, per round and unit of weight
+MAX_EVENTS = 1e15
+MAX_DISTANCE = 30.0  # standard errors; beyond, scipy's noncentral t may fail, and the power is 1 anyway
 
 
 @dataclass(frozen=True)
 class PlanAssumptions:
-    """What is assumed of two policies and of a log that is not there yet.
+    """Assumptions about two policies and about a log that does not exist yet.
 
     Per event, the difference of two doubly robust values has the variance ``2 (1 - g) w s^2``, with s the spread of the
-    reward around its prediction, w the typical weight and g the agreement; over runs of T rounds the policies' own luck
-    adds ``2 T v^2``, with v the spread over live runs. Over n events both are divided by n.
+    reward around its prediction, w the typical weight and g the agreement; learning adds ``2 T v^2`` over runs of T
+    rounds, with v the spread over live runs. Over n events both are divided by n.
 
     Parameters
     ----------
     reward_sd
-        Standard deviation s of the reward around its prediction; that of the reward itself where nothing predicts it.
+        Standard deviation s of the reward around its prediction; without a reward model, that of the reward.
     weight
-        Typical weight w: the mean of ``pi / p`` over the actions that the policy takes. A log of K actions chosen
-        evenly has w = K for a policy that is sure of its action, a log of the policy's own has w = 1.
+        Typical weight w: the mean of ``pi / p`` over the actions that the policy takes. A uniform log of K actions
+        has w = K for a deterministic policy, a log collected by the policy itself has w = 1.
     horizon
         Rounds T that the policies run for; None for policies that do not learn.
     agreement
         Share g of the decisions in which the policies take the same action.
     run_sd
-        Spread v of a policy's average reward over live runs of T rounds beyond what chance in the rewards explains: how
-        much depends on what it happens to learn. 0 for policies that do not learn.
+        Standard deviation v of a policy's average reward over live runs of T rounds, beyond that due to the noise of
+        the rewards: the effect of what it happens to learn. 0 for policies that do not learn.
 
     Examples
     --------
@@ -82,7 +82,7 @@ class PlanAssumptions:
 
 @dataclass(frozen=True)
 class Spread:
-    """How sure a log can be of one difference.
+    """Variance of one estimated difference as a function of the number of events.
 
     Attributes
     ----------
@@ -91,9 +91,9 @@ class Spread:
     variance
         Sampling variance of the estimated difference, times the number of events.
     monte_carlo
-        Variance that chance in the replicates adds, at any number of events.
+        Monte-Carlo variance of the replicates, at any number of events.
     freedom
-        Degrees of freedom of its standard error; infinite where they do not matter.
+        Degrees of freedom of its standard error; infinite for normal intervals.
     """
 
     pair: str
@@ -102,22 +102,22 @@ class Spread:
     freedom: float
 
     def error_at(self, events: int) -> float:
-        """Standard error of the difference with so many events."""
+        """Return the standard error of the difference with this number of events."""
         return math.sqrt(self.variance / events + self.monte_carlo)
 
 
 @dataclass(frozen=True)
 class Need:
-    """Events that it takes to tell one difference.
+    """Number of events needed to detect one difference.
 
     Attributes
     ----------
     pair, difference
-        Between which policies, and how large it is.
+        The two policies, and the size of the difference.
     events
         Events of the log.
     low, high
-        How far off that may be, because the pilot's own standard error is uncertain.
+        Range of that number, because the pilot's standard error is uncertain.
     """
 
     pair: str
@@ -129,20 +129,20 @@ class Need:
 
 @dataclass(frozen=True)
 class Plan:
-    """How long a log must be.
+    """Result of :func:`plan`.
 
     Attributes
     ----------
     needs
         Events for each pair and difference.
     spreads
-        What they come from, a pair each.
+        The variances they follow from, one per pair.
     horizon, power, level
-        Of the question: rounds, chance of telling the difference, level of the intervals.
+        Rounds, probability of detecting the difference, level of the intervals.
     pilot_events
-        Events of the pilot log; None where there was none.
+        Events of the pilot log; None without a pilot.
     notes
-        Sentences a reader must know.
+        Sentences about the validity of the numbers.
     """
 
     needs: tuple[Need, ...]
@@ -154,32 +154,29 @@ class Plan:
     notes: tuple[str, ...] = ()
 
     def power_at(self, events: int, difference: float, pair: str | None = None) -> float:
-        """Chance that a log of so many events tells a difference of this size (of the first pair, if none is named)."""
-        spread = next((one for one in self.spreads if pair in (None, one.pair)), None)
+        """Probability that a log of this many events detects this difference (of the first pair, if none is named)."""
+        spread = next((spread for spread in self.spreads if pair in (None, spread.pair)), None)
         if spread is None:
-            raise OptionError(f"there is no pair {pair!r}; there are {', '.join(one.pair for one in self.spreads)}")
+            raise OptionError(f"there is no pair {pair!r}; there are {', '.join(each.pair for each in self.spreads)}")
         error = spread.error_at(count("events", events))
-        return power_of(abs(difference) / error, critical_distance(self._each, spread.freedom), spread.freedom)
-
-    @property
-    def _each(self) -> float:
-        return _level_of_each(self.level, len(self.spreads))
+        critical = student_quantile(_simultaneous_level(self.level, len(self.spreads)), spread.freedom)
+        return power_at_distance(abs(difference) / error, critical, spread.freedom)
 
     def __str__(self) -> str:
         rounds = "" if self.horizon is None else f" over {self.horizon:,} rounds"
-        lines = [f"To tell policies apart{rounds}, {100 * self.level:g} % intervals, power {100 * self.power:g} %:"]
-        lines += [
-            f"  {need.pair}: {need.difference:g} takes {need.events:,} events{_range(need)}" for need in self.needs
-        ]
+        lines = [f"To distinguish policies{rounds}, {100 * self.level:g} % intervals, power {100 * self.power:g} %:"]
+        for need in self.needs:
+            bounds = "" if need.low == need.high else f" ({need.low:,} to {need.high:,})"
+            lines.append(f"  {need.pair}: a difference of {need.difference:g} needs {need.events:,} events{bounds}")
         return "\n".join([*lines, *self.notes])
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings, lists and dicts, for JSON."""
+        """Return everything as plain numbers, strings, lists and dicts, for JSON."""
         plain: dict[str, Any] = to_json(self)
         return plain
 
     def plot(self) -> Any:
-        """An Altair chart: power by the number of events, a line for each difference."""
+        """Return an Altair chart: power by the number of events, a line for each difference."""
         from backcast.report.charts import plan_chart
 
         return plan_chart(self)
@@ -192,44 +189,53 @@ def plan(
     power: float = 0.8,
     level: float = 0.95,
 ) -> Plan:
-    """Say how many events a log needs for its paired interval to tell policies apart.
+    """Compute how many events a log needs for its paired intervals to distinguish policies.
 
     Parameters
     ----------
     source
-        A comparison on a pilot log, made by :func:`backcast.compare` at the horizon that matters, or
+        A comparison on a pilot log, made by :func:`backcast.compare` at the horizon of interest, or
         :class:`backcast.PlanAssumptions`.
     difference
-        Difference in average reward a round that must be told, or several of them.
+        Difference in average reward per round that must be detected, or several of them.
     power
-        Chance that the interval excludes 0 where the difference is there.
+        Probability that the interval excludes 0 if the difference is real.
     level
-        Level of the intervals; all pairs together, as in a comparison.
+        Level of the intervals; simultaneous for all pairs, as in a comparison.
 
     Examples
     --------
-    Fixed policies, a fair coin between two actions, rewards of 0 or 1 at even odds: 2 * 2 * (1/2)^2 = 1 an event, and
-    the squared sum of the normal quantiles, (1.96 + 0.84)^2 = 7.85, times 1 over 0.1 squared.
+    Fixed policies, a uniform log of two actions, rewards of 0 or 1 with probability 1/2: the variance is
+    2 * 2 * (1/2)^2 = 1 per event, and the squared sum of the normal quantiles, (1.96 + 0.84)^2 = 7.85, is divided by
+    0.1 squared.
 
     >>> print(plan(PlanAssumptions(reward_sd=0.5, weight=2), difference=0.1))
-    To tell policies apart, 95 % intervals, power 80 %:
-      a minus b: 0.1 takes 785 events
+    To distinguish policies, 95 % intervals, power 80 %:
+      a minus b: a difference of 0.1 needs 785 events
     """
-    wanted = [difference] if isinstance(difference, int | float) else list(difference)
-    _check(wanted, power, level)
-    spreads, events, horizon = _measured(source) if isinstance(source, Comparison) else _assumed(source)
-    least = 1 if isinstance(source, Comparison) else _reach(source)
-    freedom, each = spreads[0].freedom, _level_of_each(level, len(spreads))
-    distance = distance_for(power, critical_distance(each, freedom), freedom)
-    doubt = _doubt(math.inf if events is None else freedom, level)
-    needs = tuple(_need(spread, size, distance, doubt, least) for spread in spreads for size in wanted)
-    return Plan(needs, spreads, horizon, power, level, events, _notes(needs, events, least))
+    differences = [difference] if isinstance(difference, int | float) else list(difference)
+    _check_options(differences, power, level)
+    min_events = 1
+    if isinstance(source, Comparison):
+        spreads, pilot_events, horizon = _spreads_from_pilot(source)
+        freedom = spreads[0].freedom
+        uncertainty = _variance_factors(freedom, level)
+    else:
+        pilot_events, horizon, uncertainty = None, source.horizon, (1.0, 1.0)
+        freedom = math.inf if horizon is None else GroupJackknife().groups - 1
+        spreads = (Spread("a minus b", source.variance, 0.0, freedom),)
+        if horizon is not None:
+            min_events = math.ceil(EVENTS_PER_ROUND * horizon * source.weight)
+    critical = student_quantile(_simultaneous_level(level, len(spreads)), freedom)
+    distance = distance_for_power(power, critical, freedom)
+    needs = tuple(_need(spread, size, distance, uncertainty, min_events) for spread in spreads for size in differences)
+    return Plan(needs, spreads, horizon, power, level, pilot_events, _notes(needs, pilot_events, min_events))
 
 
-def _check(wanted: list[float], power: float, level: float) -> None:
-    if not wanted:
-        raise OptionError("no difference is given; say how large a difference must be told")
-    for size in wanted:
+def _check_options(differences: list[float], power: float, level: float) -> None:
+    if not differences:
+        raise OptionError("no difference is given; give the size of the difference that must be detected")
+    for size in differences:
         if not (math.isfinite(size) and size != 0):
             raise OptionError(f"difference is {size}; it must be a finite number other than 0")
     if not 0 < level < 1:
@@ -238,110 +244,92 @@ def _check(wanted: list[float], power: float, level: float) -> None:
         raise OptionError(f"power is {power}; it must lie between {1 - level:.3g} (1 - level) and 1")
 
 
-def _measured(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int | None]:
-    """The spreads that a pilot's standard errors show."""
+def _spreads_from_pilot(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int | None]:
+    """Return the spreads that the pilot's standard errors imply, its number of events and its horizon."""
     if not pilot.differences:
         raise OptionError("the comparison has no differences with standard errors; run it to its end, with replicates")
     first = next(iter(pilot.estimates.values()))
     events = min(estimate.diagnostics.events for estimate in pilot.estimates.values())
-    paired = isinstance(first.diagnostics, ClockDiagnostics)
-    freedom = GroupJackknife().groups - 1 if paired else math.inf
-    gaps = pilot.differences
+    freedom = GroupJackknife().groups - 1 if isinstance(first.diagnostics, ClockDiagnostics) else math.inf
+    differences = pilot.differences
     if isinstance(first.diagnostics, PartsDiagnostics):
         freedom = first.diagnostics.parts - 1
         if first.diagnostics.parts > FEWEST_PARTS:
-            # a longer stream has more parts, not longer ones, each with passes of its own: all of the error falls
-            gaps = tuple(replace(gap, monte_carlo_error=0.0) for gap in gaps)
-    return tuple(_spread(gap, events, freedom) for gap in gaps), events, first.horizon
+            # a longer stream has more parts, not longer ones, each with its own passes: the whole error falls
+            differences = tuple(replace(difference, monte_carlo_error=0.0) for difference in differences)
+    return tuple(_spread(difference, events, freedom) for difference in differences), events, first.horizon
 
 
-def _spread(gap: Difference, events: int, freedom: float) -> Spread:
-    if gap.std_error == 0:
+def _spread(difference: Difference, events: int, freedom: float) -> Spread:
+    if difference.std_error == 0:
         raise OptionError(
-            f"{gap.first} and {gap.second} do the same on the pilot log, so it tells nothing of the spread"
+            f"{difference.first} and {difference.second} do the same on the pilot log, so it does not show the spread "
+            "of their difference; use a longer pilot, or PlanAssumptions"
         )
-    chance = gap.monte_carlo_error**2
-    return Spread(f"{gap.first} minus {gap.second}", events * (gap.std_error**2 - chance), chance, freedom)
+    monte_carlo = difference.monte_carlo_error**2
+    variance = events * (difference.std_error**2 - monte_carlo)
+    return Spread(f"{difference.first} minus {difference.second}", variance, monte_carlo, freedom)
 
 
-def _assumed(given: PlanAssumptions) -> tuple[tuple[Spread, ...], None, int | None]:
-    freedom = math.inf if given.horizon is None else GroupJackknife().groups - 1
-    return (Spread("a minus b", given.variance, 0.0, freedom),), None, given.horizon
-
-
-def _reach(given: PlanAssumptions) -> int:
-    """Events without which runs of T rounds cannot be simulated at all."""
-    return 1 if given.horizon is None else math.ceil(REACH * given.horizon * given.weight)
-
-
-def _need(spread: Spread, difference: float, distance: float, doubt: tuple[float, float], least: int) -> Need:
-    """Events at which the difference is so many standard errors."""
+def _need(
+    spread: Spread, difference: float, distance: float, uncertainty: tuple[float, float], min_events: int
+) -> Need:
+    """Return the number of events at which the difference is ``distance`` standard errors."""
     allowed = (difference / distance) ** 2 - spread.monte_carlo
     if allowed <= 0:
         raise OptionError(
-            f"a difference of {difference:g} is lost in chance in the replicates (standard error "
+            f"a difference of {difference:g} is hidden by the Monte-Carlo error of the replicates (standard error "
             f"{math.sqrt(spread.monte_carlo):.2g}), however long the log; compare with more replicates, or 'auto'"
         )
     events = spread.variance / allowed
-    if events > MOST:
+    if events > MAX_EVENTS:
         raise OptionError(
-            f"a difference of {difference:g} would take more than {MOST:.0e} events; ask for a larger one"
+            f"a difference of {difference:g} would need more than {MAX_EVENTS:.0e} events; give a larger one"
         )
-    whole, low, high = (max(math.ceil(events * factor), least) for factor in (1.0, *doubt))
-    return Need(spread.pair, difference, whole, low, high)
+    number, low, high = (max(math.ceil(events * factor), min_events) for factor in (1.0, *uncertainty))
+    return Need(spread.pair, difference, number, low, high)
 
 
-def _doubt(freedom: float, level: float) -> tuple[float, float]:
-    """How far a variance may be from one that was measured with so many degrees of freedom, as factors."""
+def _variance_factors(freedom: float, level: float) -> tuple[float, float]:
+    """Interval of a variance estimated with these degrees of freedom (chi-square), as factors of the estimate."""
     if not math.isfinite(freedom):
         return 1.0, 1.0
-    ends = (stats.chi2.ppf((1 + sign * level) / 2, freedom) for sign in (1, -1))
-    low, high = (freedom / float(end) for end in ends)
+    low, high = (freedom / float(stats.chi2.ppf((1 + sign * level) / 2, freedom)) for sign in (1, -1))
     return low, high
 
 
-def _level_of_each(level: float, pairs: int) -> float:
-    """Bonferroni, as comparisons do it."""
+def _simultaneous_level(level: float, pairs: int) -> float:
+    """Level of each interval so that all hold together (Bonferroni, as in comparisons)."""
     return 1 - (1 - level) / pairs
 
 
-def _range(need: Need) -> str:
-    return "" if need.low == need.high else f" ({need.low:,} to {need.high:,})"
-
-
-def _notes(needs: Sequence[Need], pilot: int | None, least: int) -> tuple[str, ...]:
-    found = []
-    if pilot is not None:
-        found.append(
-            f"The spread was measured on a pilot of {pilot:,} events, so the log must come from the same logger: one "
-            "that takes the policies' actions more rarely needs more events."
+def _notes(needs: Sequence[Need], pilot_events: int | None, min_events: int) -> tuple[str, ...]:
+    notes = []
+    if pilot_events is not None:
+        notes.append(
+            f"The spread was measured on a pilot of {pilot_events:,} events, so the log must come from the same "
+            "logger: one that takes the policies' actions more rarely needs more events."
         )
-    if pilot is not None and any(need.events < pilot for need in needs):
-        found.append("The pilot itself is long enough for a difference of which fewer events are asked than it has.")
-    if least > 1 and any(need.events == least for need in needs):
-        found.append(f"Fewer than {least:,} events could not simulate the horizon, however large the difference.")
-    return tuple(found)
+    if pilot_events is not None and any(need.events < pilot_events for need in needs):
+        notes.append("The pilot is already long enough for each difference that needs fewer events than it has.")
+    if min_events > 1 and any(need.events == min_events for need in needs):
+        notes.append(f"Fewer than {min_events:,} events could not simulate the horizon, however large the difference.")
+    return tuple(notes)
 
 
-def critical_distance(level: float, freedom: float) -> float:
-    """Standard errors on either side of an interval."""
-    return float(stats.t.ppf((1 + level) / 2, freedom) if math.isfinite(freedom) else stats.norm.ppf((1 + level) / 2))
-
-
-def power_of(distance: float, critical: float, freedom: float) -> float:
-    """Chance that an interval excludes 0 on the right side, the truth being so many standard errors away."""
+def power_at_distance(distance: float, critical: float, freedom: float) -> float:
+    """Probability that an interval excludes 0 on the right side if the truth is ``distance`` standard errors away."""
     if not math.isfinite(freedom):
         return float(stats.norm.sf(critical - distance))
-    # beyond 30 standard errors scipy's noncentral t may fail, and nothing is left to tell
-    return 1.0 if distance > 30 else float(np.clip(stats.nct.sf(critical, freedom, distance), 0, 1))
+    return 1.0 if distance > MAX_DISTANCE else float(np.clip(stats.nct.sf(critical, freedom, distance), 0, 1))
 
 
-def distance_for(power: float, critical: float, freedom: float) -> float:
-    """Standard errors that the truth must be away from 0 for this power.
+def distance_for_power(power: float, critical: float, freedom: float) -> float:
+    """Distance of the truth from 0, in standard errors, that gives this power.
 
-    >>> round(distance_for(0.8, critical_distance(0.95, math.inf), math.inf), 4)
+    >>> round(distance_for_power(0.8, student_quantile(0.95, math.inf), math.inf), 4)
     2.8016
     """
     if not math.isfinite(freedom):
         return critical + float(stats.norm.ppf(power))
-    return float(optimize.brentq(lambda distance: power_of(distance, critical, freedom) - power, 0.0, 30.0))
+    return float(optimize.brentq(lambda d: power_at_distance(d, critical, freedom) - power, 0.0, MAX_DISTANCE))

@@ -14,7 +14,7 @@ from backcast.estimate import block_edges, block_means
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, probability_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, probability_of, start_copy, update_on_events
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 from backcast.tracing import trace, trace_clock
 
@@ -160,7 +160,7 @@ def _average_policy(request: EvaluationRequest, sample: Log, history: Log) -> Fl
             total += probabilities_of(policy, sample)
         batch = history[update * batch_size : (update + 1) * batch_size]
         if len(batch) == batch_size:
-            teach(policy, [batch], probability_of(policy, batch))
+            update_on_events(policy, batch, probability_of(policy, batch))
     return np.asarray(total / states.size)
 
 

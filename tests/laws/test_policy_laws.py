@@ -76,12 +76,12 @@ def test_policies_pass_the_checks_that_users_run(name: str, layout: str, make_lo
 
 
 def started(policy: Any, rng: Any = None) -> Any:
-    own = copy.deepcopy(policy)
-    own.start(K, D, np.random.default_rng(0) if rng is None else rng)
-    return own
+    policy_copy = copy.deepcopy(policy)
+    policy_copy.start(K, D, np.random.default_rng(0) if rng is None else rng)
+    return policy_copy
 
 
-def lesson(seed: int, n: int) -> tuple[Any, Any, Any, Any]:
+def batch(seed: int, n: int) -> tuple[Any, Any, Any, Any]:
     rng = np.random.default_rng(seed)
     return rng.normal(size=(n, D)), rng.integers(K, size=n), rng.integers(2, size=n) * 1.0, np.full(n, 0.5)
 
@@ -92,14 +92,14 @@ def test_lessons_may_come_in_any_portions(name: str) -> None:
     @settings(max_examples=5)
     @given(st.integers(0, 2**32 - 1), st.integers(2, 12), st.integers(1, 11))
     def holds(seed: int, n: int, cut: int) -> None:
-        contexts, actions, rewards, chances = lesson(seed, n)
+        contexts, actions, rewards, chances = batch(seed, n)
         whole, parts = started(LEARNING[name]), started(LEARNING[name])
         whole.learn(contexts, actions, rewards, chances)
         for part in (slice(0, cut), slice(cut, n)):
             if len(actions[part]):
                 parts.learn(contexts[part], actions[part], rewards[part], chances[part])
-        asked = np.random.default_rng(seed).normal(size=(20, D))
-        np.testing.assert_allclose(whole.probabilities(asked), parts.probabilities(asked), atol=1e-9)
+        queries = np.random.default_rng(seed).normal(size=(20, D))
+        np.testing.assert_allclose(whole.probabilities(queries), parts.probabilities(queries), atol=1e-9)
 
     holds()
 
@@ -109,14 +109,14 @@ def test_dense_and_sparse_contexts_are_one_to_a_policy(name: str) -> None:
     @settings(max_examples=5)
     @given(st.integers(0, 2**32 - 1), st.integers(2, 12))
     def holds(seed: int, n: int) -> None:
-        contexts, actions, rewards, chances = lesson(seed, n)
+        contexts, actions, rewards, chances = batch(seed, n)
         contexts[np.abs(contexts) < 0.5] = 0.0
         dense, sparse = started(LEARNING[name]), started(LEARNING[name])
         dense.learn(contexts, actions, rewards, chances)
         sparse.learn(scipy.sparse.csr_array(contexts), actions, rewards, chances)
-        asked = np.where(np.random.default_rng(seed).random((20, D)) < 0.5, 1.0, 0.0)
+        queries = np.where(np.random.default_rng(seed).random((20, D)) < 0.5, 1.0, 0.0)
         np.testing.assert_allclose(
-            dense.probabilities(asked), sparse.probabilities(scipy.sparse.csr_array(asked)), atol=1e-6
+            dense.probabilities(queries), sparse.probabilities(scipy.sparse.csr_array(queries)), atol=1e-6
         )
 
     holds()
@@ -127,13 +127,13 @@ def test_names_of_actions_mean_nothing_to_a_learner(name: str) -> None:
     @settings(max_examples=10)
     @given(st.integers(0, 2**32 - 1), st.integers(1, 12), st.permutations(range(K)))
     def holds(seed: int, n: int, names: list[int]) -> None:
-        contexts, actions, rewards, chances = lesson(seed, n)
+        contexts, actions, rewards, chances = batch(seed, n)
         order = np.array(names)
-        one, other = started(LEARNING[name]), started(LEARNING[name])
-        one.learn(contexts, actions, rewards, chances)
-        other.learn(contexts, order[actions], rewards, chances)
-        asked = np.random.default_rng(seed).normal(size=(20, D))
-        np.testing.assert_allclose(one.probabilities(asked), other.probabilities(asked)[:, order], atol=1e-9)
+        first, second = started(LEARNING[name]), started(LEARNING[name])
+        first.learn(contexts, actions, rewards, chances)
+        second.learn(contexts, order[actions], rewards, chances)
+        queries = np.random.default_rng(seed).normal(size=(20, D))
+        np.testing.assert_allclose(first.probabilities(queries), second.probabilities(queries)[:, order], atol=1e-9)
 
     holds()
 
@@ -141,25 +141,25 @@ def test_names_of_actions_mean_nothing_to_a_learner(name: str) -> None:
 @pytest.mark.parametrize("name", LEARNING)
 def test_copies_share_nothing(name: str) -> None:
     original = started(LEARNING[name])
-    original.learn(*lesson(1, 6))
-    asked = np.random.default_rng(0).normal(size=(20, D))
-    before = original.probabilities(asked)
-    twin = copy.deepcopy(original)
-    twin.learn(*lesson(2, 30))
-    np.testing.assert_array_equal(original.probabilities(asked), before)
+    original.learn(*batch(1, 6))
+    queries = np.random.default_rng(0).normal(size=(20, D))
+    before = original.probabilities(queries)
+    policy_copy = copy.deepcopy(original)
+    policy_copy.learn(*batch(2, 30))
+    np.testing.assert_array_equal(original.probabilities(queries), before)
     # what was learned before the copy is kept by a start that comes after it
     late = copy.deepcopy(original)
     late.start(K, D, np.random.default_rng(0))
-    np.testing.assert_array_equal(late.probabilities(asked), before)
+    np.testing.assert_array_equal(late.probabilities(queries), before)
 
 
 @pytest.mark.parametrize("name", [*FIXED, "EpsilonGreedy", "Softmax", "LinearThompson", "FromClassifier"])
 def test_unavailable_actions_get_nothing_and_the_rest_share_it(name: str, make_log: Any) -> None:
     log = make_log("masked", 200, K, D)
-    own = copy.deepcopy(policy_named(name))
-    if hasattr(own, "start"):
-        own.start(K, D, np.random.default_rng(0))
-    probabilities = probabilities_of(own, log)
+    policy_copy = copy.deepcopy(policy_named(name))
+    if hasattr(policy_copy, "start"):
+        policy_copy.start(K, D, np.random.default_rng(0))
+    probabilities = probabilities_of(policy_copy, log)
     assert (probabilities[~log.available] == 0).all()
     # all of these explore, so every available action keeps a chance
     assert (probabilities[log.available] > 0).all()
@@ -176,10 +176,10 @@ def test_a_policy_that_cannot_choose_takes_what_there_is(seed: int, n: int) -> N
         rng.normal(size=(n, D)), only, rng.random(n), np.ones(n), available=mask, logging_probabilities=mask * 1.0
     )
     for policy in (FIXED | LEARNING).values():
-        own = copy.deepcopy(policy)
-        if hasattr(own, "start"):
-            own.start(K, D, rng)
-        np.testing.assert_allclose(probabilities_of(own, log), mask, atol=1e-12)
+        policy_copy = copy.deepcopy(policy)
+        if hasattr(policy_copy, "start"):
+            policy_copy.start(K, D, rng)
+        np.testing.assert_allclose(probabilities_of(policy_copy, log), mask, atol=1e-12)
 
 
 # What the checks are for: each broken law is named.
@@ -212,11 +212,11 @@ class Crowded(Sound):
         return np.hstack([centred, np.ones((contexts.shape[0], K - 1))]) / (centred + K - 1)
 
 
-class SharedArguments(Sound):
-    def __deepcopy__(self, memo: Any) -> SharedArguments:
-        twin = SharedArguments()
-        twin.paid = self.paid
-        return twin
+class Sharing(Sound):
+    def __deepcopy__(self, memo: Any) -> Sharing:
+        policy_copy = Sharing()
+        policy_copy.paid = self.paid
+        return policy_copy
 
 
 class Unsound(Sound):
@@ -242,7 +242,7 @@ class Scribbling(Sound):
     [
         (Fickle(), "change when asked again; they may change only in learn. Action "),
         (Crowded(), "depend on the other events of the block"),
-        (SharedArguments(), "changed because a copy learned; copies must share nothing"),
+        (Sharing(), "changed because a copy learned; copies must share nothing"),
         (Unsound(), "probabilities must be numbers >= 0"),
         (Moody(), "differ between two copies taught alike; draw only from the rng"),
         (
@@ -273,6 +273,6 @@ def test_a_random_start_is_drawn_from_the_generator_given(make_log: Any) -> None
 
     log = make_log("dense", 60, K, D)
     checks.check_policy(Random(), log)
-    one, two, three = (bc.trace(log, Random(), bc.DRns(), seed=seed).weight for seed in (1, 1, 2))
-    np.testing.assert_array_equal(one, two)
-    assert not np.array_equal(one, three)
+    first, again, another = (bc.trace(log, Random(), bc.DRns(), seed=seed).weight for seed in (1, 1, 2))
+    np.testing.assert_array_equal(first, again)
+    assert not np.array_equal(first, another)

@@ -1,4 +1,4 @@
-"""Laws of reward models: honest, harmless, and indifferent to what cannot matter."""
+"""Laws of reward models: predictions are out of sample, inputs stay unchanged, irrelevant changes have no effect."""
 
 from __future__ import annotations
 
@@ -124,10 +124,10 @@ def test_progressive_predictions_do_not_know_the_future(n: int, seed: int, cut: 
 @pytest.mark.parametrize("wrapper", WRAPPERS)
 @pytest.mark.parametrize("model", MODELS)
 def test_the_callers_model_is_never_fitted(model: str, wrapper: str) -> None:
-    own = MODELS[model]()
-    before = copy.deepcopy(vars(own))
-    WRAPPERS[wrapper](own).predictions(random_log(40, 1), np.random.default_rng(0))
-    assert vars(own) == before
+    reward_model = MODELS[model]()
+    before = copy.deepcopy(vars(reward_model))
+    WRAPPERS[wrapper](reward_model).predictions(random_log(40, 1), np.random.default_rng(0))
+    assert vars(reward_model) == before
 
 
 @pytest.mark.parametrize("kind", ["dense", "sparse", "per_action"])
@@ -136,13 +136,13 @@ def test_the_callers_model_is_never_fitted(model: str, wrapper: str) -> None:
 @settings(max_examples=8, deadline=None)
 def test_predictions_are_an_array_within_the_reward_range(model: str, kind: str, n: int, seed: int) -> None:
     log = random_log(n, seed, kind=kind)
-    kept = as_out_of_sample(MODELS[model]()).predictions(log, np.random.default_rng(seed))
-    assert kept.predicted.shape == (n, log.n_actions)
-    assert kept.predicted.dtype == np.float64
-    assert kept.predicted.flags.c_contiguous
+    predictions = as_out_of_sample(MODELS[model]()).predictions(log, np.random.default_rng(seed))
+    assert predictions.predicted.shape == (n, log.n_actions)
+    assert predictions.predicted.dtype == np.float64
+    assert predictions.predicted.flags.c_contiguous
     low, high = log.reward_bounds
-    assert kept.predicted.min() >= low
-    assert kept.predicted.max() <= high
+    assert predictions.predicted.min() >= low
+    assert predictions.predicted.max() <= high
 
 
 @pytest.mark.parametrize("wrapper", WRAPPERS)

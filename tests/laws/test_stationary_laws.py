@@ -252,7 +252,7 @@ def test_merged_shards_are_the_whole(make_log: MakeLog, seed: int, cuts: list[in
             weight_events(EvaluationRequest(part, POLICY, reward_model=0.25), uses_model=True), [IDENTITY]
         )[0]
 
-    whole, merged = sums(log), sum((sums(part) for part in parts_of(log, cuts)), start=Moments.none())
+    whole, merged = sums(log), sum((sums(part) for part in parts_of(log, cuts)), start=Moments.empty())
     assert merged.n == whole.n
     np.testing.assert_allclose(merged.mean, whole.mean, rtol=1e-12, atol=1e-14)
     np.testing.assert_allclose(merged.scatter, whole.scatter, rtol=1e-9, atol=1e-12)

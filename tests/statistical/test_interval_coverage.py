@@ -37,16 +37,16 @@ def one_log(weights: str, n: int, low: float, high: float, run: int) -> Log:
     return Log(None, actions, rewards, logging[actions], n_actions=4, reward_range=(low, high))
 
 
-def hits(method: Any, weights: str, n: int, low: float, high: float, evaluator: Any = None, **asked: Any) -> int:
+def hits(method: Any, weights: str, n: int, low: float, high: float, evaluator: Any = None, **options: Any) -> int:
     """In how many of the runs the interval holds the truth."""
     truth = low + (high - low) * float(POLICY @ MEANS)
     count = 0
     for run in range(RUNS):
         request = EvaluationRequest(
-            one_log(weights, n, low, high, run), Fixed(POLICY), interval=method, level=LEVEL, seed=run, **asked
+            one_log(weights, n, low, high, run), Fixed(POLICY), interval=method, level=LEVEL, seed=run, **options
         )
-        found: Any = (evaluator or IPS()).estimate(request).interval
-        count += found.low <= truth <= found.high
+        interval: Any = (evaluator or IPS()).estimate(request).interval
+        count += interval.low <= truth <= interval.high
     return count
 
 
@@ -78,8 +78,8 @@ def soft_log(n: int, run: int) -> Log:
     table = softmax(x)
     actions = draw_actions(table, rng)
     rewards = (rng.random(n) < reward_means(x)[np.arange(n), actions]).astype(np.float64)
-    taken = table[np.arange(n), actions]
-    return Log(x, actions, rewards, taken, n_actions=3, reward_range=(0, 1), logging_probabilities=table)
+    propensities = table[np.arange(n), actions]
+    return Log(x, actions, rewards, propensities, n_actions=3, reward_range=(0, 1), logging_probabilities=table)
 
 
 def softmax(x: Any, sign: float = 1.0) -> Any:
@@ -99,13 +99,13 @@ def test_finite_sample_intervals_cover_with_bounds_from_the_record(name: str, n:
     x = points[:, None]
     truth = float(chances @ (softmax(x, -1.0) * reward_means(x)).sum(axis=1) / chances.sum())
     policy = Fixed(lambda contexts: softmax(contexts, -1.0))
-    found: list[Any] = [
+    intervals: list[Any] = [
         IPS()
         .estimate(EvaluationRequest(soft_log(n, run), policy, interval=FINITE[name](), level=LEVEL, seed=run))
         .interval
         for run in range(RUNS)
     ]
-    assert sum(each.low <= truth <= each.high for each in found) >= least(LEVEL)
+    assert sum(interval.low <= truth <= interval.high for interval in intervals) >= least(LEVEL)
 
 
 @pytest.mark.parametrize("weights", LOGGERS)
@@ -143,12 +143,12 @@ ASYMPTOTIC: dict[str, Any] = {
 @pytest.mark.parametrize("name", ASYMPTOTIC)
 @pytest.mark.parametrize("evaluator", [IPS(), SNIPS(), BaselineIPS()], ids=lambda each: type(each).__name__)
 def test_asymptotic_intervals_come_near_with_light_weights(name: str, evaluator: Any) -> None:
-    found = hits(ASYMPTOTIC[name], "light", 400, 0.0, 1.0, evaluator)
+    covered = hits(ASYMPTOTIC[name], "light", 400, 0.0, 1.0, evaluator)
     # two points of coverage for 400 events not being infinitely many: 4,000 other logs gave the normal interval and the
     # bootstrap 0.893 to 0.897 with IPS and BaselineIPS, which fall short by chance with odds below 1e-4
-    assert found >= least(LEVEL - 0.02)
+    assert covered >= least(LEVEL - 0.02)
     # and not by being much too wide
-    assert found <= stats.binom.ppf(1 - 1e-3, RUNS, LEVEL + 0.02)
+    assert covered <= stats.binom.ppf(1 - 1e-3, RUNS, LEVEL + 0.02)
 
 
 def test_the_normal_interval_fails_with_heavy_weights_and_few_events() -> None:
@@ -159,7 +159,7 @@ def test_the_normal_interval_fails_with_heavy_weights_and_few_events() -> None:
 def test_a_confidence_sequence_holds_at_all_times_together() -> None:
     """Look after every 20 events of a growing log: all looks together miss no more often than one may."""
     truth = float(POLICY @ MEANS)
-    kept = 0
+    covered = 0
     for run in range(RUNS):
         log = one_log("light", 400, 0.0, 1.0, run)
         looks = (
@@ -168,5 +168,5 @@ def test_a_confidence_sequence_holds_at_all_times_together() -> None:
             .interval
             for n in range(20, 401, 20)
         )
-        kept += all(found is not None and found.low <= truth <= found.high for found in looks)
-    assert kept >= least(LEVEL)
+        covered += all(interval is not None and interval.low <= truth <= interval.high for interval in looks)
+    assert covered >= least(LEVEL)

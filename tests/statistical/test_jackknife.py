@@ -1,4 +1,4 @@
-"""The group jackknife: exact where the variance is known by hand, honest on simulated logs of a learning policy."""
+"""The group jackknife: exact where the variance is known by hand, covering on simulated logs of a learning policy."""
 
 from __future__ import annotations
 
@@ -19,65 +19,65 @@ from backcast.intervals.learning import group_influence
 ALARM = 1e-3  # odds of a false alarm of one test
 
 
-def memberships(groups: int, taken: int) -> Any:
-    """Every way to take some of the groups, a row each."""
-    chosen = np.array(list(combinations(range(groups), taken)))
+def memberships(groups: int, size: int) -> Any:
+    """All subsets of this many groups, one per row."""
+    chosen = np.array(list(combinations(range(groups), size)))
     return (chosen[:, :, None] == np.arange(groups)).any(axis=1).astype(float)
 
 
 def means(member: Any, worth: Any) -> Any:
-    """The statistic whose variance is known: the mean worth of the groups taken."""
+    """The statistic whose variance is known: the mean worth of the groups in the subset."""
     return member @ worth / member.sum(axis=1, keepdims=True)
 
 
-@pytest.mark.parametrize(("groups", "taken"), [(6, 2), (8, 3), (9, 6)])
-def test_the_variance_of_a_mean_of_groups_is_exact(groups: int, taken: int) -> None:
+@pytest.mark.parametrize(("groups", "size"), [(6, 2), (8, 3), (9, 6)])
+def test_the_variance_of_a_mean_of_groups_is_exact(groups: int, size: int) -> None:
     # Over all subsets, C_g = (G-s)/(G(G-1)) (z_g - mean z), so that the formula gives the textbook's s^2/G.
     worth = np.random.default_rng(groups).normal(size=(groups, 2))
-    member = np.tile(memberships(groups, taken), (4000, 1))
+    member = np.tile(memberships(groups, size), (4000, 1))
     textbook = np.cov(worth.T) / groups
     np.testing.assert_allclose(group_influence(means(member, worth), member).covariance, textbook, rtol=2e-3)
 
 
 def test_the_correction_for_few_replicates_is_what_they_add() -> None:
     # One round of all subsets: nothing is random, so the raw figure is exact and the correction is all that is off.
-    groups, taken = 7, 3
+    groups, size = 7, 3
     worth = np.arange(7.0)[:, None]
-    member = memberships(groups, taken)
+    member = memberships(groups, size)
     estimates = means(member, worth)
-    found = group_influence(estimates, member)
+    influence = group_influence(estimates, member)
     correction = 6 / 7 * (7 / 4) ** 2 * 3 * 4 / 7 * estimates.var() / len(member)
-    assert found.covariance[0, 0] + correction == pytest.approx(worth.var(ddof=1) / 7)
-    assert found.noise_share == pytest.approx(correction / (found.covariance[0, 0] + correction))
+    assert influence.covariance[0, 0] + correction == pytest.approx(worth.var(ddof=1) / 7)
+    assert influence.noise_share == pytest.approx(correction / (influence.covariance[0, 0] + correction))
 
 
 @pytest.mark.parametrize("noise", [0.0, 2.0])
 def test_randomly_drawn_subsets_give_the_variance_on_average(noise: float) -> None:
-    # Noise that the groups do not explain, such as thresholds, is taken off again.
-    groups, taken, replicates = 20, 5, 200
+    # Noise that the groups do not explain, such as thresholds, is subtracted.
+    groups, size, replicates = 20, 5, 200
     worth = np.random.default_rng(3).normal(size=(groups, 1))
     rng = np.random.default_rng(4)
-    found = []
+    variances = []
     for _ in range(300):
-        member = (rng.random((replicates, groups)).argsort(axis=1) < taken).astype(float)
+        member = (rng.random((replicates, groups)).argsort(axis=1) < size).astype(float)
         estimates = means(member, worth) + noise * rng.normal(size=(replicates, 1))
-        found.append(float(group_influence(estimates, member).covariance[0, 0]))
-    surprise = (np.mean(found) - worth.var(ddof=1) / groups) / stats.sem(found)
+        variances.append(float(group_influence(estimates, member).covariance[0, 0]))
+    surprise = (np.mean(variances) - worth.var(ddof=1) / groups) / stats.sem(variances)
     # the correction is right up to a share of about 1/G of itself
     assert abs(surprise) < stats.norm.isf(ALARM / 2) + 2
 
 
-def test_the_doubt_is_the_spread_of_variances_that_are_all_noise() -> None:
-    groups, taken, replicates, runs = 30, 8, 300, 400
+def test_the_variance_uncertainty_is_the_spread_of_variances_that_are_all_noise() -> None:
+    groups, size, replicates, runs = 30, 8, 300, 400
     rng = np.random.default_rng(6)
-    found = []
+    influences = []
     for _ in range(runs):
-        member = (rng.random((replicates, groups)).argsort(axis=1) < taken).astype(float)
-        found.append(group_influence(rng.normal(size=(replicates, 1)), member))
-    spread = np.std([float(each.covariance[0, 0]) for each in found], ddof=1)
-    doubt = np.mean([float(each.doubt[0]) for each in found])
+        member = (rng.random((replicates, groups)).argsort(axis=1) < size).astype(float)
+        influences.append(group_influence(rng.normal(size=(replicates, 1)), member))
+    spread = np.std([float(each.covariance[0, 0]) for each in influences], ddof=1)
+    uncertainty = np.mean([float(each.variance_uncertainty[0]) for each in influences])
     # a standard deviation from 400 runs is known to 1/sqrt(800) of itself: 4 of these are 14 %, odds of 1e-4
-    assert spread == pytest.approx(doubt, rel=4 / np.sqrt(2 * runs))
+    assert spread == pytest.approx(uncertainty, rel=4 / np.sqrt(2 * runs))
 
 
 def test_covariances_of_several_estimates_agree_with_their_differences() -> None:
@@ -125,14 +125,18 @@ def live_value(runs: int) -> tuple[float, float]:
 @pytest.mark.parametrize("logger", WORLDS)
 def test_intervals_cover_the_live_value(logger: str) -> None:
     truth, error = live_value(5000)
-    found = []
+    estimates = []
     for number in range(LOGS):
         log = WORLDS[logger].log(EVENTS, np.random.default_rng(1000 + number))
         model = bc.CrossFit(bc.PerAction())
-        found.append(bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=model, horizon=HORIZON, replicates=300))
-    values, errors = np.array([one.value for one in found]), np.array([one.std_error for one in found])
+        estimates.append(
+            bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=model, horizon=HORIZON, replicates=300)
+        )
+    values = np.array([estimate.value for estimate in estimates])
+    errors = np.array([estimate.std_error for estimate in estimates])
     assert error < 0.05 * values.std()
-    covered = sum(one.interval is not None and one.interval.low <= truth <= one.interval.high for one in found)
+    intervals = [estimate.interval for estimate in estimates]
+    covered = sum(interval is not None and interval.low <= truth <= interval.high for interval in intervals)
     # odds of fewer with true coverage of 0.95
     assert covered >= stats.binom.ppf(ALARM, LOGS, 0.95)
     # neither do they cover by being wide: the mean error is the spread over logs, up to 25 % of bias and chance
@@ -145,8 +149,8 @@ def test_the_spread_over_passes_would_cover_far_too_seldom() -> None:
     covered = 0
     for number in range(LOGS):
         log = WORLD.log(EVENTS, np.random.default_rng(1000 + number))
-        found = bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=0.5, horizon=HORIZON, replicates=None)
-        reach = 1.96 * found.diagnostics.to_dict()["monte_carlo_error"]
-        covered += abs(found.value - truth) <= reach
+        estimate = bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=0.5, horizon=HORIZON, replicates=None)
+        half_width = 1.96 * estimate.diagnostics.to_dict()["monte_carlo_error"]
+        covered += abs(estimate.value - truth) <= half_width
     # this is why it is not offered; odds of a false alarm far below 1e-3 at the coverage of about a quarter it has
     assert covered < 0.6 * LOGS

@@ -1,7 +1,7 @@
-"""A planned log tells policies apart as often as promised.
+"""A planned log distinguishes policies with the planned power.
 
 Two actions chosen by a fair coin that pay with probability .35 and .65. The policies compared hardly ever agree, so
-that one pilot knows the error of their difference well; of policies that do nearly the same it knows much less.
+that one pilot estimates the error of their difference well; for policies that nearly agree it does much worse.
 """
 
 from __future__ import annotations
@@ -27,9 +27,9 @@ def log(events: int, seed: int) -> bc.Log:
     return bc.Log(None, actions, rewards, np.full(events, 0.5), n_actions=2, reward_range=(0, 1))
 
 
-def separated(found: Iterable[bc.Comparison]) -> int:
+def separated(comparisons: Iterable[bc.Comparison]) -> int:
     """How often the interval of the difference lies above 0."""
-    return sum(comparison.differences[0].interval.low > 0 for comparison in found)
+    return sum(comparison.differences[0].interval.low > 0 for comparison in comparisons)
 
 
 def assert_as_likely(hits: int, runs: int, chance: float, slack: float) -> None:
@@ -73,11 +73,11 @@ def test_intervals_of_policies_that_nearly_agree_are_not_too_short() -> None:
     policies: dict[str, Any] = {"learner": bc.UCB1(), "even": bc.Uniform()}
     truth = TabularWorld([1.0], [CHANCES]).learning_value(policies["learner"], HORIZON) - CHANCES.mean()
     options: dict[str, Any] = {"horizon": HORIZON, "replicates": 120}
-    found = [
+    differences = [
         bc.compare(log(600, 1000 + seed), policies, bc.ClockReplay(), seed=seed, **options).differences[0]
         for seed in range(60)
     ]
-    covered = sum(gap.interval.low <= truth <= gap.interval.high for gap in found)
-    assert covered >= stats.binom.ppf(1e-3, len(found), 0.91)
-    spread = np.std([gap.value for gap in found], ddof=1)
-    assert np.sqrt(np.mean([gap.std_error**2 for gap in found])) > 0.75 * spread
+    covered = sum(difference.interval.low <= truth <= difference.interval.high for difference in differences)
+    assert covered >= stats.binom.ppf(1e-3, len(differences), 0.91)
+    spread = np.std([difference.value for difference in differences], ddof=1)
+    assert np.sqrt(np.mean([difference.std_error**2 for difference in differences])) > 0.75 * spread

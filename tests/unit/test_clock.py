@@ -273,9 +273,9 @@ def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=1)
 
 
-def error_with(logging: Any, taken: int | None) -> float:
+def error_with(logging: Any, groups_per_subset: int | None) -> float:
     log = LinearWorld(4, 5, logistic=True, logging=logging, seed=1).log(600, np.random.default_rng(2))
-    interval = bc.GroupJackknife(taken=taken)
+    interval = bc.GroupJackknife(groups_per_subset=groups_per_subset)
     options: dict[str, Any] = {"horizon": 15, "reward_model": 0.5, "replicates": 60}
     return bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), interval=interval, **options).std_error
 
@@ -284,7 +284,7 @@ def test_subsets_are_quarters_where_those_exhaust_little_and_larger_where_they_e
     # pilots are the first replicates, so that it is the same whether a size was chosen or given
     assert error_with("uniform", None) == error_with("uniform", 8)
     assert error_with("sharp", None) != error_with("sharp", 8)
-    assert error_with("sharp", None) in [error_with("sharp", taken) for taken in (10, 15, 20, 25)]
+    assert error_with("sharp", None) in [error_with("sharp", size) for size in (10, 15, 20, 25)]
 
 
 def test_a_size_of_subsets_is_judged_by_all_its_pilots() -> None:

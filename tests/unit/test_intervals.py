@@ -27,10 +27,10 @@ from backcast.intervals._sample import (
     sample_from_values,
     std_error,
 )
-from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_far_out
+from backcast.intervals.asymptotic import CressieRead, Normal, Student, WeightSums, least_value, least_value_at_infinity
 from backcast.intervals.betting import Betting, Game, play
-from backcast.intervals.bootstrap import BCa, Bootstrap, group_sums, replicate_values
-from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_ends
+from backcast.intervals.bootstrap import BCa, Bootstrap, replicate_values, sum_groups
+from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, Uniform
@@ -58,20 +58,20 @@ def random_log(n: int = 300, seed: int = 0, low: float = 0.0, high: float = 1.0,
     )
 
 
-def interval(method: Any, log: Any = None, evaluator: Any = None, level: float = 0.95, **asked: Any) -> Any:
-    request = EvaluationRequest(random_log() if log is None else log, POLICY, interval=method, level=level, **asked)
+def interval(method: Any, log: Any = None, evaluator: Any = None, level: float = 0.95, **options: Any) -> Any:
+    request = EvaluationRequest(random_log() if log is None else log, POLICY, interval=method, level=level, **options)
     return (evaluator or IPS()).estimate(request).interval
 
 
 @every
-def test_each_says_what_it_assumes_and_what_it_is_about(method: Any) -> None:
+def test_each_states_its_assumption_and_estimand(method: Any) -> None:
     assert isinstance(method, IntervalMethod)
-    found = interval(method)
-    assert found.assumption in ("independent", "martingale", "asymptotic")
-    assert (found.assumption == "asymptotic") == (method in ASYMPTOTIC)
-    assert found.estimand.startswith("V(pi)")
-    assert found.level == 0.95
-    assert found.low < found.high
+    computed = interval(method)
+    assert computed.assumption in ("independent", "martingale", "asymptotic")
+    assert (computed.assumption == "asymptotic") == (method in ASYMPTOTIC)
+    assert computed.estimand.startswith("V(pi)")
+    assert computed.level == 0.95
+    assert computed.low < computed.high
     for words in ("Assumption:", "Estimand:"):
         # Normal and Student say both in their first lines
         assert words in str(type(method).__doc__) or type(method) in (Normal, Student)
@@ -88,11 +88,11 @@ def test_a_higher_level_is_wider(method: Any) -> None:
 @pytest.mark.parametrize(("low", "high"), [(-1.0, 1.0), (2.0, 6.0), (0.0, 0.25)])
 def test_the_reward_range_is_carried_through(method: Any, low: float, high: float) -> None:
     """Rewards in another range: within it for those that know it, and rescaled with it for all."""
-    found = interval(method, random_log(low=low, high=high))
+    computed = interval(method, random_log(low=low, high=high))
     doubled = interval(method, random_log(low=2 * low, high=2 * high))
-    assert [doubled.low, doubled.high] == pytest.approx([2 * found.low, 2 * found.high], abs=1e-6)
+    assert [doubled.low, doubled.high] == pytest.approx([2 * computed.low, 2 * computed.high], abs=1e-6)
     if not isinstance(method, Normal | Student | Bootstrap | BCa):
-        assert low <= found.low < found.high <= high
+        assert low <= computed.low < computed.high <= high
 
 
 SHIFTS: list[Any] = [ClopperPearson(), Betting(), CressieRead()]
@@ -128,7 +128,7 @@ def test_bounds_for_averages_refuse_what_is_none(method: Any, evaluator: Any) ->
 
 @pytest.mark.parametrize("evaluator", [DR(), SNDR(), ClippedIPS(2.0), PessimisticDR(2.0), CAB(2.0)])
 @pytest.mark.parametrize("method", [ClopperPearson(), CressieRead()], ids=lambda method: type(method).__name__)
-def test_those_for_weighted_rewards_refuse_models_and_shapes(method: Any, evaluator: Any) -> None:
+def test_those_for_weighted_rewards_refuse_models_and_transforms(method: Any, evaluator: Any) -> None:
     with pytest.raises(OptionError, match="is about weighted rewards"):
         interval(method, evaluator=evaluator)
 
@@ -181,7 +181,7 @@ def test_no_default_needs_a_bound_on_the_weights() -> None:
 
 
 @pytest.mark.parametrize("evaluator", [ClippedIPS(2.0), PessimisticDR(2.0), ShrinkageDR(4.0)])
-def test_shapes_that_bound_the_weight_need_no_other_bound(evaluator: Any) -> None:
+def test_transforms_that_bound_the_weight_need_no_other_bound(evaluator: Any) -> None:
     known, unknown = (
         interval(EmpiricalBernstein(), random_log(logging=logging), evaluator, reward_model=0.5)
         for logging in (True, False)
@@ -219,11 +219,11 @@ def test_cressie_read_and_betting_assume_no_bound_they_do_not_know() -> None:
     ],
     ids=lambda each: type(each).__name__ if not isinstance(each, float) else "",
 )
-def test_hoeffding_knows_the_range_of_every_shape(evaluator: Any, width: float) -> None:
+def test_hoeffding_uses_the_range_of_every_transform(evaluator: Any, width: float) -> None:
     """Shapes bound the weight themselves: clipping at 2 by 2, shrinking at 4 by sqrt(4)/2."""
     log = random_log(100_000, seed=1)
-    found = interval(Hoeffding(), log, evaluator, reward_model=0.5)
-    assert found.high - found.low == pytest.approx(2 * width * math.sqrt(math.log(40) / 200_000))
+    computed = interval(Hoeffding(), log, evaluator, reward_model=0.5)
+    assert computed.high - computed.low == pytest.approx(2 * width * math.sqrt(math.log(40) / 200_000))
 
 
 def reweighted(w: Any, r: Any, budget: float) -> float:
@@ -256,21 +256,21 @@ def test_least_value_is_the_solution_of_its_problem(seed: int) -> None:
 
 @settings(max_examples=20)
 @given(st.integers(0, 1000))
-def test_far_out_is_the_limit_of_ever_heavier_events(seed: int) -> None:
+def test_least_value_at_infinity_is_the_limit_of_heavier_events(seed: int) -> None:
     rng = np.random.default_rng(seed)
     w, r = rng.exponential(0.5, size=30), rng.random(30)
     sums = WeightSums(30, w.sum(), (w * w).sum(), (w * r).sum(), (w * w * r).sum(), ((w * r) ** 2).sum())
     budget = 31 / 30 + 4.0
-    assert least_value_far_out(sums, 0.25, budget) == pytest.approx(
-        least_value(sums.with_one_more(1e6, 0.25), budget), abs=1e-4
+    assert least_value_at_infinity(sums, 0.25, budget) == pytest.approx(
+        least_value(sums.with_event(1e6, 0.25), budget), abs=1e-4
     )
 
 
 def test_cressie_read_gives_the_whole_range_where_nothing_is_known() -> None:
     log = Log(None, [1] * 20, [0.5] * 20, [0.5] * 20, n_actions=2, reward_range=(0, 1))
-    found = IPS().estimate(EvaluationRequest(log, Fixed([0.999, 0.001]), interval=CressieRead())).interval
-    assert found is not None
-    assert (found.low, found.high) == pytest.approx((0.0, 1.0), abs=0.01)
+    computed = IPS().estimate(EvaluationRequest(log, Fixed([0.999, 0.001]), interval=CressieRead())).interval
+    assert computed is not None
+    assert (computed.low, computed.high) == pytest.approx((0.0, 1.0), abs=0.01)
 
 
 @settings(max_examples=25)
@@ -294,11 +294,11 @@ def test_the_bootstrap_fits_the_baseline_anew() -> None:
     sample: list[WeightedSample] = []
     spy = SimpleNamespace(interval=lambda given, level: sample.append(given))
     BaselineIPS().estimate(EvaluationRequest(log, POLICY, interval=spy))
-    found = replicate_values(sample[0], group_sums(sample[0]), 100)
+    computed = replicate_values(sample[0], sum_groups(sample[0]), 100)
     times = np.random.default_rng((0, 1979)).multinomial(40, np.full(40, 1 / 40), size=64)
     for replicate in range(10):
         refit = log[np.repeat(np.arange(40), times[replicate])]
-        assert found[replicate] == pytest.approx(
+        assert computed[replicate] == pytest.approx(
             BaselineIPS().estimate(EvaluationRequest(refit, POLICY)).value, abs=1e-12
         )
 
@@ -311,48 +311,48 @@ def test_the_bootstrap_agrees_with_scipy() -> None:
         known = stats.bootstrap(
             (values,), np.mean, n_resamples=5000, method=theirs, rng=np.random.default_rng(1)
         ).confidence_interval
-        found = ours.interval(sample_from_values(*values), 0.95)
+        computed = ours.interval(sample_from_values(*values), 0.95)
         # two runs of 5000 replicates differ by a few per cent of the width
-        assert [found.low, found.high] == pytest.approx([known.low, known.high], abs=0.012)
+        assert [computed.low, computed.high] == pytest.approx([known.low, known.high], abs=0.012)
 
 
 def test_groups_stand_for_events_in_the_bootstrap() -> None:
     """20,000 skewed events in 2,000 groups: the same ends as one group an event would give, up to its own noise."""
     values = np.random.default_rng(3).exponential(size=20_000) ** 2
-    found = BCa(4000).interval(sample_from_values(*values), 0.95)
+    computed = BCa(4000).interval(sample_from_values(*values), 0.95)
     error = values.std() / math.sqrt(values.size)
     skew = stats.skew(values) / math.sqrt(values.size)
     # Cornish-Fisher ends of the mean's own law, which BCa approaches
     shift = skew * (1.96**2 * 2 + 1) / 6 * error
-    assert found.low == pytest.approx(values.mean() - 1.96 * error + shift, abs=0.15 * error)
-    assert found.high == pytest.approx(values.mean() + 1.96 * error + shift, abs=0.15 * error)
+    assert computed.low == pytest.approx(values.mean() - 1.96 * error + shift, abs=0.15 * error)
+    assert computed.high == pytest.approx(values.mean() + 1.96 * error + shift, abs=0.15 * error)
 
 
-def test_thinning_keeps_the_share_it_should() -> None:
+def test_clopper_pearson_selects_the_expected_share() -> None:
     log = random_log(8000)
-    found = interval(ClopperPearson(), log, level=0.5)
+    computed = interval(ClopperPearson(), log, level=0.5)
     value = IPS().estimate(EvaluationRequest(log, POLICY)).value
     # 2,000 of 8,000 events are kept at a largest weight of 4
-    assert found.high - found.low == pytest.approx(2 * 0.674 * math.sqrt(value * (1 - value) / 2000), rel=0.1)
+    assert computed.high - computed.low == pytest.approx(2 * 0.674 * math.sqrt(value * (1 - value) / 2000), rel=0.1)
 
 
 @given(st.integers(0, 30), st.integers(1, 30), st.sampled_from([0.5, 0.9, 0.99]))
-def test_binomial_ends_have_the_tails_they_claim(successes: int, trials: int, level: float) -> None:
+def test_binomial_interval_has_the_tails_it_claims(successes: int, trials: int, level: float) -> None:
     successes = min(successes, trials)
-    low, high = binomial_ends(successes, trials, level)
+    low, high = binomial_interval(successes, trials, level)
     tail = (1 - level) / 2
     assert successes == 0 or stats.binom.sf(successes - 1, trials, low) == pytest.approx(tail)
     assert successes == trials or stats.binom.cdf(successes, trials, high) == pytest.approx(tail)
 
 
-def test_a_bet_is_never_larger_than_the_fortune() -> None:
+def test_wealth_is_never_negative() -> None:
     """Whatever the outcomes, wealth stays positive, hedged or not, even against a goal that makes bets bold."""
     rng = np.random.default_rng(0)
-    for heaviest in (math.inf, 50.0):
+    for max_weight in (math.inf, 50.0):
         wealth, candidates = np.ones(64), np.linspace(0, 1, 64)
         w = rng.choice([0.0, 0.5, 50.0], p=[0.2, 0.79, 0.01], size=200)
         x = np.where(rng.random(200) < 0.5, w, 0.0)
-        play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, heaviest, 0.25))
+        play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, max_weight, 0.25))
         assert (wealth > 0).all()
         assert wealth[-1] < 1e-9
 
@@ -388,8 +388,8 @@ def test_samples_without_events_serve_intervals_from_sums() -> None:
     assert Normal().interval(sample, 0.95).low == sample.value == 2.0
 
 
-def test_uniform_logging_of_the_uniform_policy_is_certain_of_the_weights() -> None:
+def test_uniform_logging_of_the_uniform_policy_has_weights_of_one() -> None:
     log = random_log().replace(_propensities=np.full(300, 1 / 3), _logging=None)
-    found = IPS().estimate(EvaluationRequest(log, Uniform(), interval=Hoeffding(1.0))).interval
-    assert found is not None
-    assert found.half_width == pytest.approx(math.sqrt(math.log(40) / 600))
+    computed = IPS().estimate(EvaluationRequest(log, Uniform(), interval=Hoeffding(1.0))).interval
+    assert computed is not None
+    assert computed.half_width == pytest.approx(math.sqrt(math.log(40) / 600))

@@ -16,7 +16,7 @@ from scipy import stats
 import backcast as bc
 from backcast.errors import OptionError
 
-COIN = bc.PlanAssumptions(reward_sd=0.5, weight=2)  # 2 * 2 * 1/4: a variance of 1 an event
+COIN = bc.PlanAssumptions(reward_sd=0.5, weight=2)  # 2 * 2 * 1/4: a variance of 1 per event
 LEARNERS = bc.PlanAssumptions(reward_sd=0.5, weight=2, horizon=10, run_sd=0.1)
 
 
@@ -34,7 +34,7 @@ class TestAssumptions:
     def test_variance_by_hand(self) -> None:
         assert COIN.variance == 1.0
         assert replace(COIN, agreement=0.75).variance == 0.25
-        # the runs' luck adds 2 * 10 * 0.01
+        # the spread over runs adds 2 * 10 * 0.01
         assert LEARNERS.variance == pytest.approx(1.2)
 
     def test_a_textbook_case(self) -> None:
@@ -45,22 +45,22 @@ class TestAssumptions:
     def test_the_planned_length_has_the_power_asked_for(
         self, reward_sd: float, weight: float, difference: float, power: float
     ) -> None:
-        found = bc.plan(bc.PlanAssumptions(reward_sd, weight), difference, power=power)
-        events = found.needs[0].events
-        assert found.power_at(events, difference) >= power - 1e-9
-        assert events < 2 or found.power_at(events - 1, difference) < power
+        plan = bc.plan(bc.PlanAssumptions(reward_sd, weight), difference, power=power)
+        events = plan.needs[0].events
+        assert plan.power_at(events, difference) >= power - 1e-9
+        assert events < 2 or plan.power_at(events - 1, difference) < power
 
     def test_learners_pay_for_the_jackknifes_few_groups(self) -> None:
-        found = bc.plan(LEARNERS, 0.1)
-        assert found.power_at(found.needs[0].events, 0.1) == pytest.approx(0.8, abs=1e-3)
-        assert found.needs[0].events > 785 * 1.2
-        assert found.power_at(10**9, 0.1) == 1.0
+        plan = bc.plan(LEARNERS, 0.1)
+        assert plan.power_at(plan.needs[0].events, 0.1) == pytest.approx(0.8, abs=1e-3)
+        assert plan.needs[0].events > 785 * 1.2
+        assert plan.power_at(10**9, 0.1) == 1.0
 
     def test_no_difference_is_so_large_that_the_horizon_does_not_matter(self) -> None:
-        # 1.2 events a round and unit of weight
-        found = bc.plan(LEARNERS, 100.0)
-        assert found.needs[0].events == 24
-        assert "Fewer than 24 events could not simulate the horizon" in found.notes[0]
+        # 1.2 events per round and unit of weight
+        plan = bc.plan(LEARNERS, 100.0)
+        assert plan.needs[0].events == 24
+        assert "Fewer than 24 events could not simulate the horizon" in plan.notes[0]
 
     @given(st.floats(0.01, 1), st.floats(1.5, 4))
     def test_half_the_difference_takes_four_times_the_events(self, difference: float, factor: float) -> None:
@@ -86,16 +86,16 @@ class TestAssumptions:
 class TestPilots:
     def test_the_spread_is_that_of_the_comparison(self) -> None:
         measured = pilot()
-        found = bc.plan(measured, 0.15)
+        plan = bc.plan(measured, 0.15)
         gap = measured.differences[0]
         chance, distance = gap.monte_carlo_error**2, 2.9  # about t_29's 2.045 and 0.855 more
         assert 0 < chance < gap.std_error**2
-        assert found.spreads[0].error_at(600) == pytest.approx(gap.std_error)
+        assert plan.spreads[0].error_at(600) == pytest.approx(gap.std_error)
         expected = 600 * (gap.std_error**2 - chance) / ((0.15 / distance) ** 2 - chance)
-        assert found.needs[0].events == pytest.approx(expected, rel=0.05)
-        assert (found.horizon, found.pilot_events) == (20, 600)
+        assert plan.needs[0].events == pytest.approx(expected, rel=0.05)
+        assert (plan.horizon, plan.pilot_events) == (20, 600)
 
-    def test_the_doubt_is_that_of_29_degrees_of_freedom(self) -> None:
+    def test_the_range_is_that_of_29_degrees_of_freedom(self) -> None:
         need = bc.plan(pilot(), 0.15).needs[0]
         low, high = (29 / float(stats.chi2.ppf(share, 29)) for share in (0.975, 0.025))
         assert need.low == pytest.approx(need.events * low, abs=1)
@@ -121,7 +121,7 @@ class TestPilots:
             bc.plan(bc.Comparison({}, (), ()), 0.1)
 
     def test_what_more_events_cannot_mend_is_refused(self) -> None:
-        with pytest.raises(OptionError, match="lost in chance in the replicates"):
+        with pytest.raises(OptionError, match="hidden by the Monte-Carlo error of the replicates"):
             bc.plan(pilot(), 0.001)
 
     def test_policies_that_do_the_same_are_refused(self) -> None:
@@ -132,10 +132,10 @@ class TestPilots:
 
 class TestPlan:
     def test_text_and_json(self) -> None:
-        found = bc.plan(LEARNERS, [0.1, 0.2])
-        assert str(found).splitlines()[0] == "To tell policies apart over 10 rounds, 95 % intervals, power 80 %:"
-        assert str(found).count("takes") == 2
-        plain = json.loads(json.dumps(found.to_dict(), allow_nan=False))
+        plan = bc.plan(LEARNERS, [0.1, 0.2])
+        assert str(plan).splitlines()[0] == "To distinguish policies over 10 rounds, 95 % intervals, power 80 %:"
+        assert str(plan).count("needs") == 2
+        plain = json.loads(json.dumps(plan.to_dict(), allow_nan=False))
         assert [need["difference"] for need in plain["needs"]] == [0.1, 0.2]
         assert json.loads(json.dumps(bc.plan(COIN, 0.1).to_dict()))["spreads"][0]["freedom"] == "inf"
 
@@ -143,8 +143,8 @@ class TestPlan:
         spec = bc.plan(COIN, [0.1, 0.2]).plot().to_dict()
         rows = [row for layer in spec["layer"] for row in layer["data"].get("values", []) if "events" in row]
         assert {row["difference"] for row in rows} == {"0.1", "0.2"}
-        assert {(row["events"], round(row["power"], 2)) for row in rows if row["planned"]} == {(785, 0.8), (197, 0.8)}
-        assert "takes 785 events" in spec["description"]
+        assert {(row["events"], round(row["power"], 2)) for row in rows if row["asked"]} == {(785, 0.8), (197, 0.8)}
+        assert "needs 785 events" in spec["description"]
         json.dumps(spec, allow_nan=False)
 
     @pytest.mark.parametrize(
@@ -153,7 +153,7 @@ class TestPlan:
             (0.0, {}, "difference is 0.0; it must be a finite number other than 0"),
             (math.inf, {}, "difference is inf"),
             ([], {}, "no difference is given"),
-            (1e-12, {}, "would take more than 1e"),
+            (1e-12, {}, "would need more than 1e"),
             (0.1, {"power": 0.01}, "power is 0.01; it must lie between 0.05"),
             (0.1, {"level": 95}, "level is 95; it must lie between 0 and 1"),
         ],

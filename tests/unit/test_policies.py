@@ -12,15 +12,15 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.naive_bayes import GaussianNB
 
 import backcast as bc
-from backcast.policies._choice import best_of, epsilon_greedy, softmax, win_probabilities
+from backcast.policies._choice import argmax_probabilities, epsilon_greedy, softmax, win_probabilities
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
 
 
 def started(policy: Any, n_actions: int = 3, n_features: int = 4) -> Any:
-    own = copy.deepcopy(policy)
-    own.start(n_actions, n_features, np.random.default_rng(0))
-    return own
+    policy_copy = copy.deepcopy(policy)
+    policy_copy.start(n_actions, n_features, np.random.default_rng(0))
+    return policy_copy
 
 
 class TrainingBatch(NamedTuple):
@@ -30,20 +30,20 @@ class TrainingBatch(NamedTuple):
     probabilities: Any
 
 
-def lesson(n: int = 40, n_actions: int = 3, n_features: int = 4, own: bool = False) -> TrainingBatch:
+def make_batch(n: int = 40, n_actions: int = 3, n_features: int = 4, per_action: bool = False) -> TrainingBatch:
     rng = np.random.default_rng(1)
-    contexts = rng.normal(size=(n, n_actions, n_features) if own else (n, n_features))
+    contexts = rng.normal(size=(n, n_actions, n_features) if per_action else (n, n_features))
     return TrainingBatch(contexts, rng.integers(n_actions, size=n), rng.random(n), np.full(n, 0.5))
 
 
 class PlainRidge:
-    """Ridge regressions solved outright: one an action, or one for all when actions have features."""
+    """Ridge regressions solved outright: one per action, or one for all when actions have features."""
 
     def __init__(self, taught: TrainingBatch, ridge: float, n_actions: int = 3) -> None:
         x, a, r, _ = taught
-        self.own = x.ndim == 3
-        rows = x[np.arange(len(a)), a] if self.own else x
-        groups = [np.ones(len(a), bool)] if self.own else [a == action for action in range(n_actions)]
+        self.per_action = x.ndim == 3
+        rows = x[np.arange(len(a)), a] if self.per_action else x
+        groups = [np.ones(len(a), bool)] if self.per_action else [a == action for action in range(n_actions)]
         self.n_actions = n_actions
         self.grams = [ridge * np.eye(rows.shape[1]) + rows[g].T @ rows[g] for g in groups]
         self.thetas = [np.linalg.solve(gram, rows[g].T @ r[g]) for gram, g in zip(self.grams, groups, strict=True)]
@@ -51,8 +51,8 @@ class PlainRidge:
     def mean_and_deviation(self, contexts: Any) -> tuple[Any, Any]:
         mean, deviation = np.empty((2, len(contexts), self.n_actions))
         for a in range(self.n_actions):
-            model = 0 if self.own else a
-            x = contexts[:, a] if self.own else contexts
+            model = 0 if self.per_action else a
+            x = contexts[:, a] if self.per_action else contexts
             mean[:, a] = x @ self.thetas[model]
             deviation[:, a] = np.sqrt(np.einsum("ij,ij->i", x, np.linalg.solve(self.grams[model], x.T).T))
         return mean, deviation
@@ -63,12 +63,12 @@ def greedy(scores: Any, epsilon: float = 0.0) -> Any:
     return (1 - epsilon) * best / best.sum(axis=1, keepdims=True) + epsilon / scores.shape[1]
 
 
-@pytest.mark.parametrize("own", [False, True])
+@pytest.mark.parametrize("per_action", [False, True])
 @pytest.mark.parametrize("ridge", [0.5, 2.0])
-def test_linear_learners_are_ridge_regressions(ridge: float, own: bool) -> None:
-    taught = lesson(own=own)
-    asked = lesson(25, own=own).contexts[:, ..., ::-1].copy()
-    mean, deviation = PlainRidge(taught, ridge).mean_and_deviation(asked)
+def test_linear_learners_are_ridge_regressions(ridge: float, per_action: bool) -> None:
+    batch = make_batch(per_action=per_action)
+    contexts = make_batch(25, per_action=per_action).contexts[:, ..., ::-1].copy()
+    mean, deviation = PlainRidge(batch, ridge).mean_and_deviation(contexts)
     expected = {
         bc.EpsilonGreedy(0.25, ridge=ridge): greedy(mean, 0.25),
         bc.LinUCB(0.75, ridge=ridge): greedy(mean + 0.75 * deviation),
@@ -79,8 +79,8 @@ def test_linear_learners_are_ridge_regressions(ridge: float, own: bool) -> None:
     }
     for policy, probabilities in expected.items():
         policy = started(policy)
-        policy.learn(*taught)
-        np.testing.assert_allclose(policy.probabilities(asked), probabilities, atol=1e-7, err_msg=repr(policy))
+        policy.learn(*batch)
+        np.testing.assert_allclose(policy.probabilities(contexts), probabilities, atol=1e-7, err_msg=repr(policy))
 
 
 def plain_race(means: Any, spreads: Any) -> Any:
@@ -97,18 +97,18 @@ def test_thompson_probabilities_are_exact_not_sampled(n_actions: int) -> None:
     rng = np.random.default_rng(n_actions)
     for _ in range(5):
         means, spreads = rng.normal(size=n_actions), rng.uniform(0.01, 2.0, size=n_actions)
-        found = means.copy()
-        win_probabilities(found, spreads, NO_MASK, 0)
-        np.testing.assert_allclose(found, plain_race(means, spreads), atol=1e-7)
+        computed = means.copy()
+        win_probabilities(computed, spreads, NO_MASK, 0)
+        np.testing.assert_allclose(computed, plain_race(means, spreads), atol=1e-7)
 
 
 def test_thompson_agrees_with_a_million_draws() -> None:
     # the largest of three frequencies of a million draws lies beyond 5 standard errors (.0025) with odds below 2e-6
     means, spreads = np.array([0.2, 0.0, -0.1]), np.array([0.1, 0.4, 1.0])
     draws = np.random.default_rng(0).normal(means, spreads, size=(1_000_000, 3)).argmax(axis=1)
-    found = means.copy()
-    win_probabilities(found, spreads, NO_MASK, 0)
-    np.testing.assert_allclose(found, np.bincount(draws) / 1e6, atol=0.0025)
+    computed = means.copy()
+    win_probabilities(computed, spreads, NO_MASK, 0)
+    np.testing.assert_allclose(computed, np.bincount(draws) / 1e6, atol=0.0025)
 
 
 def test_thompson_without_doubt_is_greedy() -> None:
@@ -116,8 +116,8 @@ def test_thompson_without_doubt_is_greedy() -> None:
     win_probabilities(means, np.zeros(3), NO_MASK, 0)
     assert means.tolist() == [0.0, 0.5, 0.5]
     policy = started(bc.LinearThompson(0.0))
-    policy.learn(*lesson())
-    assert set(np.unique(policy.probabilities(lesson().contexts))) == {0.0, 1.0}
+    policy.learn(*make_batch())
+    assert set(np.unique(policy.probabilities(make_batch().contexts))) == {0.0, 1.0}
 
 
 def test_ucb1_by_hand() -> None:
@@ -143,7 +143,7 @@ def test_round_robin_skips_what_is_not_available() -> None:
 
 def test_ties_share() -> None:
     scores = np.array([1.0, 3.0, 3.0, 3.0])
-    best_of(scores, np.array([[True, True, False, True]]), 0)
+    argmax_probabilities(scores, np.array([[True, True, False, True]]), 0)
     assert scores.tolist() == [0.0, 0.5, 0.0, 0.5]
     epsilon_greedy(scores, 0.5, NO_MASK, 0)
     assert scores.tolist() == [0.125, 0.375, 0.125, 0.375]
@@ -167,25 +167,25 @@ def test_scores_come_from_a_function_or_a_fitted_classifier() -> None:
 
 def test_fixed_shares_out_what_unavailable_actions_leave() -> None:
     mask = np.array([[True, True, False], [False, False, True]])
-    found = bc.Fixed([0.25, 0.75, 0.0]).probabilities(np.zeros((2, 1)), mask)
-    assert found.tolist() == [[0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
+    probabilities = bc.Fixed([0.25, 0.75, 0.0]).probabilities(np.zeros((2, 1)), mask)
+    assert probabilities.tolist() == [[0.25, 0.75, 0.0], [0.0, 0.0, 1.0]]
 
 
 def test_from_classifier_fits_one_model_an_action_on_its_own_events() -> None:
-    taught, asked = lesson(30), lesson(12).contexts[:, ::-1]
+    batch, contexts = make_batch(30), make_batch(12).contexts[:, ::-1]
     policy = started(bc.FromClassifier(LinearRegression(), epsilon=0.25, batch_size=15))
     for part in (slice(0, 15), slice(15, 30)):
-        policy.learn(*(column[part] for column in taught))
-    x, a, r, _ = taught
-    predicted = np.column_stack([LinearRegression().fit(x[a == k], r[a == k]).predict(asked) for k in range(3)])
-    np.testing.assert_allclose(policy.probabilities(asked), greedy(predicted, 0.25), atol=1e-12)
+        policy.learn(*(column[part] for column in batch))
+    x, a, r, _ = batch
+    predicted = np.column_stack([LinearRegression().fit(x[a == k], r[a == k]).predict(contexts) for k in range(3)])
+    np.testing.assert_allclose(policy.probabilities(contexts), greedy(predicted, 0.25), atol=1e-12)
     loss = started(bc.FromClassifier(LinearRegression(), epsilon=0.25, minimize=True))
-    loss.learn(*taught)
-    np.testing.assert_allclose(loss.probabilities(asked), greedy(-predicted, 0.25), atol=1e-12)
+    loss.learn(*batch)
+    np.testing.assert_allclose(loss.probabilities(contexts), greedy(-predicted, 0.25), atol=1e-12)
 
 
 def test_from_classifier_predicts_expected_rewards() -> None:
-    x, a, _, p = lesson(60, 2)
+    x, a, _, p = make_batch(60, 2)
     rewards = (x[:, 0] > 0) * 2.0
     policy = started(bc.FromClassifier(LogisticRegression()), 2)
     policy.learn(x, a, rewards, p)
@@ -225,10 +225,10 @@ def wheel_learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probabi
 
 def test_a_compiled_policy_of_a_user_runs_as_the_built_in_one(make_log: Any) -> None:
     log = make_log("dense", 200)
-    own = bc.Compiled(lambda n_actions, n_features: Wheel(np.zeros(1, dtype=np.int64)), wheel_score, wheel_learn)
-    one, two = (bc.trace(log, policy, bc.DRns(q=0.1)) for policy in (own, bc.RoundRobin()))
-    np.testing.assert_array_equal(one.accepted, two.accepted)
-    np.testing.assert_array_equal(one.value, two.value)
+    compiled = bc.Compiled(lambda n_actions, n_features: Wheel(np.zeros(1, dtype=np.int64)), wheel_score, wheel_learn)
+    first, second = (bc.trace(log, policy, bc.DRns(q=0.1)) for policy in (compiled, bc.RoundRobin()))
+    np.testing.assert_array_equal(first.accepted, second.accepted)
+    np.testing.assert_array_equal(first.value, second.value)
 
 
 @pytest.mark.parametrize(

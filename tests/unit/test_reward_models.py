@@ -33,7 +33,7 @@ from backcast.reward_models import (
 )
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
 from backcast.reward_models.cross_fitting import Given, as_out_of_sample
-from backcast.reward_models.regression import mean_one
+from backcast.reward_models.regression import scale_to_mean_one
 
 ALPHAS = np.array([0.1, 10.0, 1000.0])
 
@@ -43,28 +43,28 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def small_log(n: int = 60, n_actions: int = 3, **options: Any) -> Log:
-    own = rng(5)
-    contexts = own.standard_normal((n, 4))
-    actions = own.integers(n_actions, size=n)
+    generator = rng(5)
+    contexts = generator.standard_normal((n, 4))
+    actions = generator.integers(n_actions, size=n)
     return Log(
         contexts=options.pop("contexts", contexts),
         actions=options.pop("actions", actions),
         rewards=options.pop("rewards", (contexts[:, 0] + actions > 0.5).astype(float)),
-        propensities=own.uniform(0.1, 0.9, size=n),
+        propensities=generator.uniform(0.1, 0.9, size=n),
         n_actions=n_actions,
         **options,
     )
 
 
-# One estimator an action
+# One estimator per action
 
 
 def test_per_action_is_a_ridge_on_the_actions_own_events() -> None:
     log = small_log(rewards=rng(1).standard_normal(60), reward_range=(-9.0, 9.0))
     predicted = PerAction().fit(log).predict(log.contexts)
     for action in range(3):
-        own = log.actions == action
-        expected = Ridge(alpha=1.0).fit(log.contexts[own], log.rewards[own]).predict(log.contexts)
+        rows = log.actions == action
+        expected = Ridge(alpha=1.0).fit(log.contexts[rows], log.rewards[rows]).predict(log.contexts)
         assert np.allclose(predicted[:, action], expected)
 
 
@@ -72,9 +72,9 @@ def test_per_action_is_a_ridge_on_the_actions_own_events() -> None:
 def test_weights_are_scaled_to_mean_one_within_the_action(weights: Any, power: int) -> None:
     log = small_log(rewards=rng(1).standard_normal(60), reward_range=(-9.0, 9.0))
     predicted = PerAction(weights=weights).fit(log).predict(log.contexts)
-    own = log.actions == 1
-    weight = mean_one(log.propensities[own] ** -power)
-    expected = Ridge(alpha=1.0).fit(log.contexts[own], log.rewards[own], sample_weight=weight).predict(log.contexts)
+    rows = log.actions == 1
+    weight = scale_to_mean_one(log.propensities[rows] ** -power)
+    expected = Ridge(alpha=1.0).fit(log.contexts[rows], log.rewards[rows], sample_weight=weight).predict(log.contexts)
     assert np.allclose(predicted[:, 1], expected)
 
 
@@ -101,9 +101,9 @@ def test_a_classifier_is_read_as_an_expectation() -> None:
     rewards = rng(3).choice([-1.0, 0.25, 2.0], size=60)
     log = small_log(rewards=rewards)
     predicted = PerAction(LogisticRegression()).fit(log).predict(log.contexts)
-    own = log.actions == 2
-    codes = np.searchsorted([-1.0, 0.25, 2.0], rewards[own])
-    chances = LogisticRegression().fit(log.contexts[own], codes).predict_proba(log.contexts)
+    rows = log.actions == 2
+    codes = np.searchsorted([-1.0, 0.25, 2.0], rewards[rows])
+    chances = LogisticRegression().fit(log.contexts[rows], codes).predict_proba(log.contexts)
     assert np.allclose(predicted[:, 2], chances @ [-1.0, 0.25, 2.0])
 
 
@@ -149,7 +149,7 @@ def test_predictions_stay_in_the_declared_range() -> None:
     assert (predicted.min(), predicted.max()) == (-2.0, 3.0)
 
 
-def test_each_action_sees_its_own_features() -> None:
+def test_each_action_is_fitted_on_its_features() -> None:
     contexts = rng(4).standard_normal((80, 2, 3))
     actions = rng(5).integers(2, size=80)
     rewards = contexts[np.arange(80), actions, 0] * np.where(actions == 0, 1.0, -1.0)
@@ -173,7 +173,7 @@ def test_joint_shares_one_line_over_action_features() -> None:
     assert np.allclose(predicted, contexts @ [0.5, -0.25])
 
 
-def test_joint_tells_actions_apart_by_an_indicator() -> None:
+def test_joint_distinguishes_actions_by_an_indicator() -> None:
     log = small_log()
     tree = Joint(DecisionTreeRegressor(random_state=0)).fit(log).predict(log.contexts)
     assert np.allclose(tree[np.arange(60), log.actions], log.rewards)
@@ -230,7 +230,7 @@ def test_a_model_must_be_fitted_before_it_predicts(model: RewardModel) -> None:
         Fitted(model).predictions(small_log(), rng())
 
 
-# Kept honest
+# Predictions out of sample
 
 
 def test_what_users_may_pass_as_a_reward_model() -> None:
@@ -288,9 +288,11 @@ def test_one_event_cannot_be_split() -> None:
 
 
 def expected_ridge(examples: Examples, alpha: float) -> tuple[FloatArray, float]:
-    own = Ridge(alpha=alpha, solver="cholesky" if isinstance(examples.features, np.ndarray) else "sparse_cg", tol=1e-12)
-    own.fit(examples.features, examples.rewards, sample_weight=mean_one(examples.weights))
-    return own.coef_, float(own.intercept_)
+    model = Ridge(
+        alpha=alpha, solver="cholesky" if isinstance(examples.features, np.ndarray) else "sparse_cg", tol=1e-12
+    )
+    model.fit(examples.features, examples.rewards, sample_weight=scale_to_mean_one(examples.weights))
+    return model.coef_, float(model.intercept_)
 
 
 def some_examples(features: Contexts) -> Examples:
@@ -344,17 +346,17 @@ def test_krylov_path_ends_where_its_space_does(columns: int) -> None:
 
 
 def event_values(log: Log, target: FloatArray, predicted: FloatArray) -> FloatArray:
-    taken = (np.arange(len(log)), log.actions)
+    logged = (np.arange(len(log)), log.actions)
     direct: FloatArray = (target * predicted).sum(axis=1)
-    return direct + target[taken] / log.propensities * (log.rewards - predicted[taken])
+    return direct + target[logged] / log.propensities * (log.rewards - predicted[logged])
 
 
 def spread_ratio(seed: int, loss: bool) -> float:
     """Spread of the event values with the low-variance model, over that with a plain ridge."""
-    own = rng(seed)
-    labels = own.integers(6, size=2000)
-    features = own.standard_normal((6, 10))[labels] + own.standard_normal((2000, 10))
-    log = classification_world(features, labels, loss=loss).log(own)
+    generator = rng(seed)
+    labels = generator.integers(6, size=2000)
+    features = generator.standard_normal((6, 10))[labels] + generator.standard_normal((2000, 10))
+    log = classification_world(features, labels, loss=loss).log(generator)
     rough = PerAction().fit(log[:300]).predict(log.contexts)
     best = rough.argmin(axis=1) if loss else rough.argmax(axis=1)
     target = 0.1 / 6 + 0.9 * (np.arange(6) == best[:, None])
@@ -373,11 +375,11 @@ def test_low_variance_lowers_the_spread_on_logs_as_in_the_paper(loss: bool) -> N
     assert np.mean([np.log(spread_ratio(seed, loss)) for seed in (1, 2, 3)]) < -0.3
 
 
-def test_losses_are_judged_as_the_rewards_they_mirror() -> None:
+def test_losses_are_treated_as_negated_rewards() -> None:
     labels = rng(1).integers(3, size=600)
     features = rng(2).standard_normal((3, 4))[labels] + rng(3).standard_normal((600, 4))
     gains, losses = (classification_world(features, labels, loss=loss).log(rng(4)) for loss in (False, True))
-    spreads = [[one.std_dev for one in LowVariance().fit(log).tried] for log in (gains, losses)]
+    spreads = [[choice.std_dev for choice in LowVariance().fit(log).tried] for log in (gains, losses)]
     assert np.allclose(spreads[0], spreads[1])
 
 
@@ -415,12 +417,12 @@ def test_low_variance_stays_with_available_actions() -> None:
 
 
 @pytest.mark.parametrize("n", [1, 2, 3])
-def test_low_variance_survives_a_handful_of_events(n: int) -> None:
+def test_low_variance_fits_a_few_events(n: int) -> None:
     log = small_log()[:n]
     assert np.isfinite(LowVariance().fit(log).predict(log.contexts)).all()
 
 
 def test_reward_models_load_without_scikit_learn() -> None:
     code = "import sys, backcast.reward_models; print([m for m in ('sklearn', 'scipy', 'numba') if m in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "[]"
+    process = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert process.stdout.strip() == "[]"

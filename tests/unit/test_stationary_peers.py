@@ -12,7 +12,7 @@ import pytest
 from backcast._request import EvaluationRequest
 from backcast.evaluators import DR, IPS, SNDR, SNIPS, ClippedIPS, PessimisticDR, ShrinkageDR, SubGaussian, SwitchDR
 from backcast.intervals.asymptotic import CressieRead, Normal
-from backcast.intervals.concentration import binomial_ends
+from backcast.intervals.concentration import binomial_interval
 from backcast.log import Log
 from backcast.policies.fixed import Logged
 from tests.golden.peer_inputs import inputs
@@ -83,4 +83,4 @@ def test_intervals_agree_with_vw_estimators(name: str, interval: Any, case: int)
 
 
 def test_binomial_ends_agree_with_vw_estimators() -> None:
-    assert binomial_ends(3.5, 17.25, level=0.9) == pytest.approx(VW["cases"][0]["binomial"], rel=1e-9)
+    assert binomial_interval(3.5, 17.25, level=0.9) == pytest.approx(VW["cases"][0]["binomial"], rel=1e-9)

@@ -24,7 +24,7 @@ from backcast._kernels.contexts import ActionFeatures, view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, inlined, uncached
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -115,7 +115,7 @@ def _run_python(policy: Any, log: Log, events: EventArrays, meters: Meters, roun
             break
         t += fired.size
         if learning and fired.size == batch_size and t < horizon:
-            teach(policy, [log[fired]], meters.speed[fired] * log._propensities[fired])
+            update_on_events(policy, log[fired], meters.speed[fired] * log._propensities[fired])
     return t
 
 

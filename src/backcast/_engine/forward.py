@@ -11,7 +11,7 @@ from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, teach
+from backcast.policies._calls import probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -134,5 +134,5 @@ def _forward_in_blocks(
             actions = draw_actions(probabilities, uniforms[start : start + batch, 0].copy())
             rewards = draw_rewards(law, block[rows, actions], uniforms[start : start + batch, 1].copy())
             history = part.replace(_actions=actions, _rewards=rewards)
-            teach(policy_copy, [history], probabilities[rows, actions])
+            update_on_events(policy_copy, history, probabilities[rows, actions])
     return expected

@@ -1,11 +1,16 @@
-"""Sums of products in one fixed order, so that a score has the same bits in every driver and block size.
+"""Dense, sparse and per-action contexts behind one set of functions for compiled code.
 
-Terms are added four at a time, ``total + ((a + b) + (c + d))``: short chains of dependent additions, which a processor
+:func:`view_of` wraps contexts; ``add_scores``, ``dot_row``, ``dot_column``, ``load_row``, ``add_quadratic_forms`` and
+``quadratic_form`` are declared as plain functions and compiled per view (``numba.extending.overload``).
+
+Sums of products are taken in one fixed order, so that a score has the same bits in every driver and block size. Terms
+are added four at a time, ``total + ((a + b) + (c + d))``: short chains of dependent additions, which a processor
 overlaps, and the same ones whether one action is scored or all of them side by side. No fast-math anywhere.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -13,6 +18,53 @@ from numba.extending import overload
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
 from backcast._kernels.jit import ALWAYS_INLINE, inlined
+
+NO_MASK = np.ones((0, 0), dtype=np.bool_)
+
+
+class Dense(NamedTuple):
+    """One row of features per event, shared by all actions: ``(n, d)``."""
+
+    x: FloatArray
+
+
+class Sparse(NamedTuple):
+    """One CSR row of features per event, shared by all actions; sorted, without duplicates."""
+
+    data: FloatArray
+    indices: IntArray
+    indptr: IntArray
+
+
+class ActionFeatures(NamedTuple):
+    """One row of features for every action of every event: ``(n, K, d)``."""
+
+    x: FloatArray
+
+
+View: TypeAlias = Dense | Sparse | ActionFeatures
+
+
+def view_of(contexts: Contexts) -> View:
+    """Wrap contexts for compiled code.
+
+    >>> view_of(np.zeros((2, 3))).x.shape
+    (2, 3)
+    """
+    if is_sparse(contexts):
+        matrix: Any = contexts
+        if not matrix.has_canonical_format:
+            matrix = matrix.copy()
+            matrix.sum_duplicates()
+        columns = (matrix.data, np.float64), (matrix.indices, np.int64), (matrix.indptr, np.int64)
+        return Sparse(*(np.require(column, dtype=dtype, requirements=["C", "W"]) for column, dtype in columns))
+    array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
+    return Dense(array) if array.ndim == 2 else ActionFeatures(array)
+
+
+def mask_of(available: BoolArray | None) -> BoolArray:
+    """Return the availability mask for compiled code; an empty one means that all actions always are."""
+    return NO_MASK if available is None else np.require(available, dtype=np.bool_, requirements=["C", "W"])
 
 
 @inlined
@@ -25,7 +77,7 @@ def add_products(weights: FloatArray, row: FloatArray, out: FloatArray) -> None:
     >>> out
     array([4., 4.])
     """
-    # columns inside: their sums are independent, so the loop vectorises without reordering any of them
+    # the columns are the inner loop: their sums are independent, so it vectorises without reordering any of them
     whole = row.size - row.size % 4
     for j in range(0, whole, 4):
         first, second, third, fourth = row[j], row[j + 1], row[j + 2], row[j + 3]
@@ -57,61 +109,10 @@ def dot(weights: FloatArray, row: FloatArray) -> float:
     return total
 
 
-class Dense(NamedTuple):
-    """One row of features an event, shared by all actions: ``(n, d)``."""
-
-    x: FloatArray
-
-
-class Sparse(NamedTuple):
-    """One CSR row of features an event, shared by all actions; features in order, none twice."""
-
-    data: FloatArray
-    indices: IntArray
-    indptr: IntArray
-
-
-class ActionFeatures(NamedTuple):
-    """One row of features for every action of every event: ``(n, K, d)``."""
-
-    x: FloatArray
-
-
-View: TypeAlias = Dense | Sparse | ActionFeatures
-
-
-NO_MASK = np.ones((0, 0), dtype=np.bool_)
-
-
-def view_of(contexts: Contexts) -> View:
-    """Wrap contexts for compiled code.
-
-    >>> view_of(np.zeros((2, 3))).x.shape
-    (2, 3)
-    """
-    if is_sparse(contexts):
-        return _sparse_view(contexts)
-    array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
-    return Dense(array) if array.ndim == 2 else ActionFeatures(array)
-
-
-def _sparse_view(contexts: Any) -> Sparse:
-    if not contexts.has_canonical_format:
-        contexts = contexts.copy()
-        contexts.sum_duplicates()
-    columns = (contexts.data, np.float64), (contexts.indices, np.int64), (contexts.indptr, np.int64)
-    return Sparse(*(np.require(column, dtype=dtype, requirements=["C", "W"]) for column, dtype in columns))
-
-
-def mask_of(available: BoolArray | None) -> BoolArray:
-    """The availability mask for compiled code; an empty one stands for "all actions, always"."""
-    return NO_MASK if available is None else np.require(available, dtype=np.bool_, requirements=["C", "W"])
-
-
 def add_scores(view: View, k: int, weights: FloatArray, out: FloatArray) -> None:
     """Add ``weights[:, a] . x`` to ``out[a]`` for every action, in compiled code only.
 
-    Column 0 of ``weights`` serves all actions when each has features of its own.
+    Column 0 of ``weights`` serves all actions if contexts are features of each action.
     """
     raise NotImplementedError("add_scores runs inside compiled code")
 
@@ -122,7 +123,7 @@ def dot_row(view: View, k: int, action: int, weights: FloatArray) -> float:
 
 
 def dot_column(view: View, action: int, weights: FloatArray, out: FloatArray) -> None:
-    """``dot_row`` of one action at every event, in one sweep. Compiled code only."""
+    """Write ``dot_row`` of one action at every event. Compiled code only."""
     raise NotImplementedError("dot_column runs inside compiled code")
 
 
@@ -189,54 +190,41 @@ def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
         row[j] = view.x[k, action, j]
 
 
-_SCORES = {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores}
+def _compile_by_view(function: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
+    """Let compiled calls of ``function`` run the implementation for the class of their view, inlined."""
+
+    @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+    def select(view: Any, *arguments: Any) -> Any:
+        return implementations[view.instance_class]
 
 
-_DOTS = {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot}
+_compile_by_view(add_scores, {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores})
+_compile_by_view(dot_row, {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot})
+_compile_by_view(dot_column, {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column})
+_compile_by_view(load_row, {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row})
 
 
-_COLUMNS = {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column}
+# Quadratic forms ``x' M_a x`` of symmetric matrices, one per action. A matrix is packed into a column of
+# ``d (d + 1) / 2`` entries (off-diagonal entries doubled), so that the form is a dot product with the products
+# ``x_j x_i``, ``i <= j``.
 
 
-_ROWS = {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row}
+def packed_size(n_features: int) -> int:
+    """Number of entries of a packed symmetric matrix.
 
-
-@overload(add_scores, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _add_scores(view: Any, k: Any, weights: Any, out: Any) -> Any:
-    return _SCORES[view.instance_class]
-
-
-@overload(dot_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _dot_row(view: Any, k: Any, action: Any, weights: Any) -> Any:
-    return _DOTS[view.instance_class]
-
-
-@overload(dot_column, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _dot_column(view: Any, action: Any, weights: Any, out: Any) -> Any:
-    return _COLUMNS[view.instance_class]
-
-
-@overload(load_row, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _load_row(view: Any, k: Any, action: Any, row: Any) -> Any:
-    return _ROWS[view.instance_class]
-
-
-def size_of(n_features: int) -> int:
-    """How many numbers a symmetric matrix takes.
-
-    >>> size_of(3)
+    >>> packed_size(3)
     6
     """
     return n_features * (n_features + 1) // 2
 
 
 @inlined
-def products_of(row: FloatArray, out: FloatArray) -> None:
+def write_products(row: FloatArray, out: FloatArray) -> None:
     """Write ``x_j x_i``, ``i <= j``, into ``out``.
 
     >>> import numpy as np
     >>> out = np.zeros(3)
-    >>> products_of(np.array([2.0, 3.0]), out)
+    >>> write_products(np.array([2.0, 3.0]), out)
     >>> out
     array([4., 6., 9.])
     """
@@ -249,87 +237,75 @@ def products_of(row: FloatArray, out: FloatArray) -> None:
 
 
 @inlined
-def store_matrix(matrix: FloatArray, squares: FloatArray, column: int) -> None:
-    """Write a symmetric matrix into its column.
+def pack_matrix(matrix: FloatArray, packed: FloatArray, column: int) -> None:
+    """Write a symmetric matrix into a column of ``packed``.
 
     >>> import numpy as np
-    >>> squares = np.zeros((3, 1))
-    >>> store_matrix(np.array([[1.0, 0.5], [0.5, 4.0]]), squares, 0)
-    >>> squares[:, 0]
+    >>> packed = np.zeros((3, 1))
+    >>> pack_matrix(np.array([[1.0, 0.5], [0.5, 4.0]]), packed, 0)
+    >>> packed[:, 0]
     array([1., 1., 4.])
     """
     first = 0
     for j in range(matrix.shape[0]):
         for i in range(j):
-            squares[first + i, column] = matrix[j, i] + matrix[i, j]
-        squares[first + j, column] = matrix[j, j]
+            packed[first + i, column] = matrix[j, i] + matrix[i, j]
+        packed[first + j, column] = matrix[j, j]
         first += j + 1
 
 
-def add_squares(view: View, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+def add_quadratic_forms(view: View, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
     """Add ``x' M_a x`` to ``out[a]`` for every action, in compiled code only; ``products`` is scratch.
 
-    Column 0 of ``squares`` serves all actions when each has features of its own.
+    Column 0 of ``packed`` serves all actions if contexts are features of each action.
     """
-    raise NotImplementedError("add_squares runs inside compiled code")
+    raise NotImplementedError("add_quadratic_forms runs inside compiled code")
 
 
-def square_of(view: View, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
-    """``x' M_action x``, with the bits of ``add_squares``. Compiled code only."""
-    raise NotImplementedError("square_of runs inside compiled code")
+def quadratic_form(view: View, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
+    """``x' M_action x``, with the bits of ``add_quadratic_forms``. Compiled code only."""
+    raise NotImplementedError("quadratic_form runs inside compiled code")
 
 
-def _dense_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
-    products_of(view.x[k], products)
-    add_products(squares, products, out)
+def _dense_forms(view: Any, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    write_products(view.x[k], products)
+    add_products(packed, products, out)
 
 
-def _sparse_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
-    # features are in order and none comes twice: views make sure
+def _sparse_forms(view: Any, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    # needs sorted features without duplicates, which view_of ensures
     for j in range(view.indptr[k], view.indptr[k + 1]):
         first = view.indices[j] * (view.indices[j] + 1) // 2
         for i in range(view.indptr[k], j + 1):
             product = view.data[j] * view.data[i]
             for a in range(out.size):
-                out[a] += squares[first + view.indices[i], a] * product
+                out[a] += packed[first + view.indices[i], a] * product
 
 
-def _action_squares(view: Any, k: int, squares: FloatArray, products: FloatArray, out: FloatArray) -> None:
+def _action_forms(view: Any, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
     for a in range(out.size):
-        products_of(view.x[k, a], products)
-        out[a] += dot(squares[:, 0], products)
+        write_products(view.x[k, a], products)
+        out[a] += dot(packed[:, 0], products)
 
 
-def _dense_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
-    products_of(view.x[k], products)
-    return dot(squares[:, action], products)
+def _dense_form(view: Any, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
+    write_products(view.x[k], products)
+    return dot(packed[:, action], products)
 
 
-def _sparse_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
+def _sparse_form(view: Any, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
     total = 0.0
     for j in range(view.indptr[k], view.indptr[k + 1]):
         first = view.indices[j] * (view.indices[j] + 1) // 2
         for i in range(view.indptr[k], j + 1):
-            total += squares[first + view.indices[i], action] * (view.data[j] * view.data[i])
+            total += packed[first + view.indices[i], action] * (view.data[j] * view.data[i])
     return total
 
 
-def _action_square(view: Any, k: int, action: int, squares: FloatArray, products: FloatArray) -> float:
-    products_of(view.x[k, action], products)
-    return dot(squares[:, 0], products)
+def _action_form(view: Any, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
+    write_products(view.x[k, action], products)
+    return dot(packed[:, 0], products)
 
 
-_ADD = {Dense: _dense_squares, Sparse: _sparse_squares, ActionFeatures: _action_squares}
-
-
-_ONE = {Dense: _dense_square, Sparse: _sparse_square, ActionFeatures: _action_square}
-
-
-@overload(add_squares, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _add_squares(view: Any, k: Any, squares: Any, products: Any, out: Any) -> Any:
-    return _ADD[view.instance_class]
-
-
-@overload(square_of, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _square_of(view: Any, k: Any, action: Any, squares: Any, products: Any) -> Any:
-    return _ONE[view.instance_class]
+_compile_by_view(add_quadratic_forms, {Dense: _dense_forms, Sparse: _sparse_forms, ActionFeatures: _action_forms})
+_compile_by_view(quadratic_form, {Dense: _dense_form, Sparse: _sparse_form, ActionFeatures: _action_form})

@@ -1,10 +1,10 @@
-"""From a policy's state to its compiled kernels: ``score`` and ``learn`` mean what the state's class says."""
+"""From a policy's state to its compiled kernels: ``score``, ``learn``, ``raw`` and ``choose`` by the state's class."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Callable
-from typing import Any
+from typing import Any, NamedTuple
 
 from numba.extending import overload
 
@@ -16,22 +16,18 @@ from backcast.errors import PolicyError
 Kernel = Callable[..., None]
 
 
-_SCORE: dict[type, Kernel] = {}
+class Kernels(NamedTuple):
+    """The kernels of a state class and what is declared about them; see :func:`register`."""
+
+    score: Kernel
+    learn: Kernel
+    raw: Kernel | None
+    choose: Kernel | None
+    greedy: bool
+    context_free: bool
 
 
-_LEARN: dict[type, Kernel] = {}
-
-
-_RAW: dict[type, Kernel] = {}
-
-
-_CHOOSE: dict[type, Kernel] = {}
-
-
-_GREEDY: set[type] = set()
-
-
-_CONTEXT_FREE: set[type] = set()
+_KERNELS: dict[type, Kernels] = {}
 
 
 def register(
@@ -44,52 +40,45 @@ def register(
     greedy: bool = False,
     context_free: bool = False,
 ) -> None:
-    """Say which kernels serve states of this NamedTuple class; they are written in Python that Numba compiles.
+    """Register the kernels for states of this NamedTuple class; they are Python functions that Numba can compile.
 
     ``score(state, view, k, available, out)`` fills ``out`` with the probabilities of all actions at event ``k``;
     ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
 
-    A policy whose actions have models of their own may split ``score`` in two, so that only what changed is scored
+    A policy with one model per action may split ``score`` in two, so that only the action that changed is scored
     again: ``raw(state, view, action, out)`` writes one action's score at every event, which changes only when that
     action is learned, and ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
-    ``greedy`` says that the choice hangs on which scores are the largest and nothing else; ``context_free`` that it
-    is the same at every event.
+    ``greedy`` declares that the choice depends only on which scores are the largest; ``context_free`` that it is the
+    same at every event.
     """
-    known = _SCORE.get(state)
-    if known is not None and known is not score:
-        raise PolicyError(f"{state.__name__} has kernels already; give each compiled policy a state class of its own")
-    _SCORE[state] = score
-    _LEARN[state] = learn
-    if raw is not None and choose is not None:
-        _RAW[state] = raw
-        _CHOOSE[state] = choose
-    if greedy:
-        _GREEDY.add(state)
-    if context_free:
-        _CONTEXT_FREE.add(state)
+    if state in _KERNELS and _KERNELS[state].score is not score:
+        raise PolicyError(f"{state.__name__} has kernels already; define a state class for each compiled policy")
+    _KERNELS[state] = Kernels(score, learn, raw, choose, greedy, context_free)
 
 
 def is_divisible(state: object) -> bool:
-    """Whether the policy scores each action by itself, so that only those that changed need scoring again."""
-    return type(state) in _RAW
+    """Whether the policy scores each action separately, so that only those that changed need scoring again."""
+    kernels = _KERNELS.get(type(state))
+    return kernels is not None and kernels.raw is not None
 
 
 def is_builtin(state: object) -> bool:
-    """Whether the state's kernels are the package's own, so that drivers around them may be cached on disk."""
-    kind = type(state)
-    # a class written in an example runs under a module's name without being of it
-    home = sys.modules.get(kind.__module__)
-    return kind.__module__.split(".")[0] == "backcast" and getattr(home, kind.__name__, None) is kind
+    """Whether the state's kernels are part of this package, so that loops around them may be cached on disk."""
+    state_class = type(state)
+    # a class defined in a docstring example carries the module's name without being an attribute of it
+    module = sys.modules.get(state_class.__module__)
+    in_module = getattr(module, state_class.__name__, None) is state_class
+    return in_module and state_class.__module__.split(".")[0] == "backcast"
 
 
 def is_greedy(state: object) -> bool:
-    """Whether the choice hangs only on which raw scores are the largest."""
-    return type(state) in _GREEDY
+    """Whether the choice depends only on which raw scores are the largest."""
+    return type(state) in _KERNELS and _KERNELS[type(state)].greedy
 
 
 def is_context_free(state: object) -> bool:
     """Whether the probabilities are the same at every event (with all actions available)."""
-    return type(state) in _CONTEXT_FREE
+    return type(state) in _KERNELS and _KERNELS[type(state)].context_free
 
 
 def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
@@ -98,7 +87,7 @@ def score(state: Any, view: View, k: int, available: BoolArray, out: FloatArray)
 
 
 def learn(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
-    """Let the policy learn from event ``k``. Compiled code only."""
+    """Update the policy's state with event ``k``. Compiled code only."""
     raise NotImplementedError("learn runs inside compiled code")
 
 
@@ -112,24 +101,16 @@ def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     raise NotImplementedError("choose runs inside compiled code")
 
 
-@overload(raw, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _raw(state: Any, view: Any, action: Any, out: Any) -> Any:
-    return _RAW[state.instance_class]
+def _compile_by_state(function: Kernel) -> None:
+    """Let compiled calls of ``function`` run the registered kernel of that name for their state, inlined."""
+
+    @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
+    def select(state: Any, *arguments: Any) -> Any:
+        return getattr(_KERNELS[state.instance_class], function.__name__)
 
 
-@overload(choose, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _choose(state: Any, available: Any, k: Any, out: Any) -> Any:
-    return _CHOOSE[state.instance_class]
-
-
-@overload(score, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _score(state: Any, view: Any, k: Any, available: Any, out: Any) -> Any:
-    return _SCORE[state.instance_class]
-
-
-@overload(learn, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
-def _learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> Any:
-    return _LEARN[state.instance_class]
+for function in (score, learn, raw, choose):
+    _compile_by_state(function)
 
 
 def _score_rows(state: Any, view: Any, available: Any, out: Any) -> None:
@@ -144,23 +125,15 @@ def _learn_rows(state: Any, view: Any, actions: Any, rewards: Any, probabilities
         learn(state, view, k, actions[k], rewards[k], probabilities[k])
 
 
-score_block_cached = compiled(_score_rows)
-
-
-score_block_fresh = uncached(_score_rows)
-
-
-learn_block_cached = compiled(_learn_rows)
-
-
-learn_block_fresh = uncached(_learn_rows)
+_score_rows_cached, _score_rows_uncached = compiled(_score_rows), uncached(_score_rows)
+_learn_rows_cached, _learn_rows_uncached = compiled(_learn_rows), uncached(_learn_rows)
 
 
 def score_block(state: Any, view: View, available: BoolArray, out: FloatArray) -> None:
-    """Probabilities of a block of events, row by row with the very kernel the fused driver uses."""
-    (score_block_cached if is_builtin(state) else score_block_fresh)(state, view, available, out)
+    """Write the probabilities of a block of events, by the same kernel that the compiled replay loop calls."""
+    (_score_rows_cached if is_builtin(state) else _score_rows_uncached)(state, view, available, out)
 
 
 def learn_block(state: Any, view: View, actions: Any, rewards: Any, probabilities: Any) -> None:
-    """Learn from a block of accepted events in order."""
-    (learn_block_cached if is_builtin(state) else learn_block_fresh)(state, view, actions, rewards, probabilities)
+    """Update the state with a block of accepted events in order."""
+    (_learn_rows_cached if is_builtin(state) else _learn_rows_uncached)(state, view, actions, rewards, probabilities)

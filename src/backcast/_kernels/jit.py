@@ -1,7 +1,7 @@
-"""Compilation: one decorator, a cache on disk that knows its own sources, and a way to tell the user.
+"""Numba: compile decorators, the cache on disk, notification of compilation, arrays without reference counts.
 
-Numba keys a cached function by the file it stands in only, so an edited kernel in another file would be served
-stale. The cache folder therefore carries a digest of every source file with kernels in it: new code, new folder.
+Numba's cache notices edits only in the file of the cached function, not in kernels of other files that it calls. The
+name of the cache folder therefore contains a digest of every source file with kernels: new code, new folder.
 """
 
 from __future__ import annotations
@@ -26,12 +26,12 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 @cache
 def cache_folder() -> Path:
-    """Where compiled code is kept: under ``NUMBA_CACHE_DIR``, the user's cache folder, or a temporary one."""
+    """Return the folder of compiled code: under ``NUMBA_CACHE_DIR``, the user's cache folder, or a temporary one."""
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(package.rglob("*.py")):
         text = source.read_bytes()
-        # three rooms whole, because their kernels read constants of each other; of the rest, files with kernels alone
+        # these three packages in full, because their kernels read each other's constants; elsewhere, files with kernels
         if source.relative_to(package).parts[0] in ("_kernels", "policies", "_engine") or b"\n@compiled" in text:
             digest.update(text)
     home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
@@ -46,17 +46,17 @@ def cache_folder() -> Path:
     return Path(tempfile.mkdtemp(prefix="backcast-"))
 
 
-# For small kernels that run at every event: passing their arrays would cost more than the arithmetic.
+# for small kernels that run at every event: passing their arrays would cost more than the arithmetic
 ALWAYS_INLINE = {"forceinline": True, "error_model": "numpy"}
 
 
 def compiled(function: F) -> F:
-    """Compile a kernel with Numba, cached on disk; it lets other threads run meanwhile."""
+    """Compile a kernel with Numba, cached on disk; it releases the GIL."""
     return _cached(function, error_model="numpy")
 
 
 def inlined(function: F) -> F:
-    """Compile a kernel as ``compiled`` does, to be merged into every loop that calls it."""
+    """Compile a kernel as ``compiled`` does, inlined into every loop that calls it."""
     return _cached(function, **ALWAYS_INLINE)
 
 
@@ -70,7 +70,7 @@ def _cached(function: F, **options: Any) -> F:
 
 
 def uncached(function: F) -> F:
-    """Compile for this process only: for drivers with a user's kernels inside, whose edits no cache would see."""
+    """Compile for this process only: for loops that call a user's kernels, whose edits no cache would notice."""
     return cast(F, numba.njit(nogil=True, error_model="numpy")(function))
 
 
@@ -96,21 +96,24 @@ def on_compilation(callback: Callable[[], None]) -> Iterator[None]:
 
 @intrinsic  # type: ignore[untyped-decorator]  # numba has no types
 def borrow(typing_context: Any, value: Any) -> Any:
-    """The same array, or (named) tuple of arrays, numbers and such tuples, without owners. Compiled code only."""
+    """Return an array, or a (nested, named) tuple of arrays and numbers, without owners. Compiled code only.
+
+    Numba counts references to every array that a loop touches; without an owner there is nothing to count.
+    """
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return _disowned(context, builder, value, arguments[0])
+        return _remove_owners(context, builder, value, arguments[0])
 
     return value(value), generate
 
 
-def _disowned(context: Any, builder: Any, kind: Any, value: Any) -> Any:
-    if isinstance(kind, types.Array):
-        array = context.make_array(kind)(context, builder, value)
+def _remove_owners(context: Any, builder: Any, value_type: Any, value: Any) -> Any:
+    if isinstance(value_type, types.Array):
+        array = context.make_array(value_type)(context, builder, value)
         array.meminfo = cgutils.get_null_value(array.meminfo.type)
         return array._getvalue()
-    if isinstance(kind, types.BaseTuple):
-        for place, member in enumerate(kind):
-            own = _disowned(context, builder, member, builder.extract_value(value, place))
-            value = builder.insert_value(value, own, place)
+    if isinstance(value_type, types.BaseTuple):
+        for i, member_type in enumerate(value_type):
+            member = _remove_owners(context, builder, member_type, builder.extract_value(value, i))
+            value = builder.insert_value(value, member, i)
     return value

@@ -16,7 +16,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast.errors import PolicyError
 from backcast.log import Log
-from backcast.policies._calls import TOLERANCE, policy_name, probabilities_of, start_copy, teach
+from backcast.policies._calls import TOLERANCE, class_name_of, probabilities_of, start_copy, update_on_events
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 
 LESSONS = 3  # batches that a learning policy is taught
@@ -90,7 +90,7 @@ def check_policy(policy: Any, log: Log, *, seed: int = 0) -> PolicyReport:
     for _, law in laws:
         law(policy, log, seed)
     batch = batch_size_of(policy) if is_learning(policy) else None
-    return PolicyReport(policy_name(policy), len(log), batch, tuple(words for words, _ in laws))
+    return PolicyReport(class_name_of(policy), len(log), batch, tuple(words for words, _ in laws))
 
 
 def _copy(policy: Any, log: Log, seed: int) -> Any:
@@ -103,7 +103,7 @@ def _pupil(policy: Any, log: Log, seed: int) -> Any:
     batch = batch_size_of(twin)
     for start in range(0, min(len(log), LESSONS * batch), batch):
         lesson = log[start : start + batch]
-        teach(twin, [lesson], probabilities_of(twin, lesson)[np.arange(len(lesson)), lesson.actions])
+        update_on_events(twin, lesson, probabilities_of(twin, lesson)[np.arange(len(lesson)), lesson.actions])
     return twin
 
 
@@ -147,8 +147,8 @@ def _compare(policy: Any, log: Log, one: FloatArray, other: FloatArray, fault: s
         return
     row, action = np.unravel_index(int(apart.argmax()), apart.shape)
     raise PolicyError(
-        f"row {int(log.rows[row])}: {policy_name(policy)}.probabilities {fault}. Action {log.action_labels[action]!r} "
-        f"had {one[row, action]:g}, then {other[row, action]:g}"
+        f"row {int(log.rows[row])}: {class_name_of(policy)}.probabilities {fault}. "
+        f"Action {log.action_labels[action]!r} had {one[row, action]:g}, then {other[row, action]:g}"
     )
 
 

@@ -26,7 +26,7 @@ from backcast.evaluators._stream_checkpoint import StreamCheckpoint
 from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import start_copy, teach
+from backcast.policies._calls import start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -336,7 +336,7 @@ class ProgressivePolicy:
                 if is_learning(policy) and start + batch_size <= len(history):
                     batch = history[start : start + batch_size]
                     probabilities = policy.probabilities(batch.contexts, batch.available)
-                    teach(policy, [batch], probabilities[np.arange(batch_size), batch.actions])
+                    update_on_events(policy, batch, probabilities[np.arange(batch_size), batch.actions])
             mixtures.append(total / weights.sum())
         mixture = np.mean(mixtures, axis=0)
         return np.asarray(mixture / mixture.sum(axis=1, keepdims=True))

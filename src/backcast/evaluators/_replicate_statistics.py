@@ -115,7 +115,7 @@ class ReplicateTable:
         """
         subset = self.subset_values()
         influence = group_influence((subset[:, a] - subset[:, b])[:, None], self.member)
-        sampling = float(influence.covariance[0, 0] + influence.doubt[0])
+        sampling = float(influence.covariance[0, 0] + influence.variance_uncertainty[0])
         differences = [row[a].event_values - row[b].event_values for row in self.full]
         _, noise = self.covariance()
         monte_carlo = max(float(noise[a, a] + noise[b, b] - 2 * noise[a, b]), 0.0)

@@ -99,7 +99,9 @@ def run_replicates(
         try:
             # 2. pilots: how many groups a subset has
             pilot = (
-                _Pilot(method.taken, []) if method.taken else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
+                _Pilot(method.groups_per_subset, [])
+                if method.groups_per_subset
+                else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
             )
             # 3. subset replicates: the standard error
             if pilot is not None:

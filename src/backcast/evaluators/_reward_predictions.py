@@ -21,7 +21,7 @@ from backcast.reward_models.cross_fitting import (
     Given,
     OutOfSamplePredictions,
     as_out_of_sample,
-    fold_numbers,
+    assign_folds,
 )
 
 HEAD_EVENTS = 100_000  # events at the head of a stream that train its reward model
@@ -232,7 +232,7 @@ def predicted_parts(request: EvaluationRequest, *, uses_model: bool) -> Callable
 
 def _cross_fitted_parts(cross_fit: CrossFit, log: Log, rng: np.random.Generator) -> Iterator[PredictedPart]:
     """Yield the folds with the models of ``CrossFit.predictions``, without a table of events times actions."""
-    fold = fold_numbers(len(log), min(cross_fit.folds, len(log)), rng)
+    fold = assign_folds(len(log), min(cross_fit.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
         held_out = np.flatnonzero(fold == number)
         model = copy.deepcopy(cross_fit.model).fit(log[fold != number])

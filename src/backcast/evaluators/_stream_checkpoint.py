@@ -19,7 +19,7 @@ from backcast.errors import OptionError
 from backcast.evaluators._reward_predictions import StreamRewardModel
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import TrainingBatch, batch_from_arrays, batch_to_arrays, policy_name, probabilities_of
+from backcast.policies._calls import TrainingBatch, batch_from_arrays, batch_to_arrays, class_name_of, probabilities_of
 
 SAVE_SECONDS = 5.0  # seconds between two saves
 SAVE_SHARE = 20  # and at least so many times the time that a save takes
@@ -97,6 +97,6 @@ class StreamCheckpoint:
     def _probe_predictions(self, log: Log) -> dict[str, FloatArray]:
         predictions = self._model.probe(log)
         if self._run.current_policy is not None:
-            name = policy_name(self._run.policy)
+            name = class_name_of(self._run.policy)
             predictions[name] = probabilities_of(self._run.current_policy, log)
         return predictions

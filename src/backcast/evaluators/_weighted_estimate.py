@@ -49,7 +49,7 @@ from backcast.intervals._sample import (
 )
 from backcast.intervals.asymptotic import DefaultInterval
 from backcast.io.stream import LogStream
-from backcast.policies._calls import policy_name
+from backcast.policies._calls import class_name_of
 
 TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
 FEW_EVENTS = 30  # effective events below which an interval is not reliable
@@ -179,7 +179,7 @@ def _moments_of_shard(
 
 
 def _sum_moments(blocks: Iterable[WeightedBlock], transforms: list[WeightTransform]) -> list[Moments]:
-    sums = [Moments.none() for _ in transforms]
+    sums = [Moments.empty() for _ in transforms]
     for block in blocks:
         sums = [total + Moments.of(block.columns(each)) for total, each in zip(sums, transforms, strict=True)]
     return sums
@@ -209,7 +209,7 @@ def estimate_from_events(
             largest_weight=float(moments.high[RATIO]),
             propensities_estimated=estimated,
         ),
-        policy=request.policy_name or policy_name(request.policy),
+        policy=request.policy_name or class_name_of(request.policy),
         evaluator=spec.name,
         notes=(*events.notes, *_notes(moments)),
         settings={"evaluator": spec.name, "level": request.level, "seed": request.seed},

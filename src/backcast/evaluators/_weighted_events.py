@@ -20,7 +20,7 @@ from backcast.evaluators._reward_predictions import PredictedPart, predicted_par
 from backcast.intervals._sample import EventColumns
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import expectation_of, probabilities_of, probability_of, start_copy, taken
+from backcast.policies._calls import expectation_of, probabilities_of, probability_of, select_logged, start_copy
 
 LARGEST_BLOCK = 1 << 16  # events
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
@@ -211,9 +211,9 @@ def weight_doubly_robust(policy: Any, part: PredictedPart, block: Log, positions
     predicted = part.table(block, positions)
     target = probabilities_of(policy, block)
     return WeightedBlock(
-        taken(target, block._actions) / block._propensities,
+        select_logged(target, block._actions) / block._propensities,
         expected_rewards(target, predicted),
-        block._rewards - taken(predicted, block._actions),
+        block._rewards - select_logged(predicted, block._actions),
         ratio_bounds(target, block),
     )
 
@@ -232,7 +232,7 @@ def _weight_with_constant(policy: Any, block: Log, constant: float) -> WeightedB
         ratio, bound = probability_of(policy, block) / block._propensities, 1.0 / block._propensities
         return WeightedBlock(ratio, base, residual, bound)
     target = probabilities_of(policy, block)
-    ratio = taken(target, block._actions) / block._propensities
+    ratio = select_logged(target, block._actions) / block._propensities
     return WeightedBlock(ratio, base, residual, ratio_bounds(target, block))
 
 

@@ -28,7 +28,7 @@ from backcast.evaluators._weighted_estimate import (
 from backcast.evaluators._weighted_events import WeightedBlock, WeightedLog, ratio_bounds, weight_events
 from backcast.evaluators.importance_weighting import self_normalized
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, probability_of, start_copy, taken
+from backcast.policies._calls import probabilities_of, probability_of, select_logged, start_copy
 from backcast.reward_models.cross_fitting import CrossFit
 from backcast.reward_models.regression import PerAction
 
@@ -238,7 +238,7 @@ def _weight_remainder(
         )
     target = probabilities_of(policy, block)
     base = remainders(target, part.table(block, positions), as_kernel_array(block._logging), threshold)
-    ratio = taken(target, block._actions) / block._propensities
+    ratio = select_logged(target, block._actions) / block._propensities
     return WeightedBlock(ratio, base, block._rewards, ratio_bounds(target, block))
 
 

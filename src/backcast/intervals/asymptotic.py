@@ -1,9 +1,8 @@
-"""The normal interval: estimate plus or minus quantile times standard error."""
+"""Asymptotic intervals: normal, Student's t, Cressie-Read empirical likelihood, and the default choice among them."""
 
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import NamedTuple
 
@@ -14,17 +13,43 @@ from backcast.intervals._sample import (
     Moments,
     WeightedSample,
     check_largest_weight,
-    largest_ratio,
+    find_ratio_bound,
+    require_reward_range,
     require_weighted_rewards,
-    reward_range,
 )
+
+TINY = 1e-12  # variances and budgets below this are rounding errors
+
+
+def normal_quantile(level: float) -> float:
+    """The ``z`` with ``P(|Z| <= z) = level`` for a standard normal Z.
+
+    >>> round(normal_quantile(0.95), 4)
+    1.96
+    """
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def student_quantile(level: float, degrees_of_freedom: float) -> float:
+    """The ``t`` with ``P(|T| <= t) = level`` for Student's T; normal if the degrees of freedom are infinite.
+
+    >>> round(student_quantile(0.5, 1), 6)
+    1.0
+    """
+    if math.isinf(degrees_of_freedom):
+        return normal_quantile(level)
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees_of_freedom, 0.5 + level / 2))
 
 
 @dataclass(frozen=True)
 class Normal:
     """``value ± z std_error``; assumes enough events for the central limit theorem (asymptotic).
 
-    Estimand: that of the estimate. Too narrow where a few large weights carry the estimate.
+    Estimand: that of the estimate. Too narrow if a few large weights dominate the estimate.
 
     Examples
     --------
@@ -36,11 +61,9 @@ class Normal:
     """
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends about the estimate."""
-        from scipy.special import ndtri
-
-        reach = float(ndtri(0.5 + level / 2)) * sample.std_error
-        return Interval(sample.value - reach, sample.value + reach, level, "normal", "asymptotic", sample.estimand)
+        """Return the interval around the estimate."""
+        half = normal_quantile(level) * sample.std_error
+        return Interval(sample.value - half, sample.value + half, level, "normal", "asymptotic", sample.estimand)
 
 
 @dataclass(frozen=True)
@@ -57,128 +80,26 @@ class Student:
     """
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends about the estimate."""
-        from scipy.special import stdtrit
-
-        reach = float(stdtrit(sample.moments.n - 1, 0.5 + level / 2)) * sample.std_error
-        return Interval(sample.value - reach, sample.value + reach, level, "t", "asymptotic", sample.estimand)
-
-
-TINY = 1e-12
-
-
-class WeightSums(NamedTuple):
-    """``n`` and the sums of ``w, w^2, w r, w^2 r, w^2 r^2``: all that the interval needs of a log."""
-
-    n: float
-    w: float
-    ww: float
-    wr: float
-    wwr: float
-    wwrr: float
-
-    @classmethod
-    def of(cls, moments: Moments) -> WeightSums:
-        """Of a log's moments."""
-        n = moments.n
-        return cls(
-            n,
-            n * float(moments.mean[WEIGHT]),
-            moments.second(WEIGHT, WEIGHT),
-            n * float(moments.mean[TERM]),
-            moments.second(WEIGHT, TERM),
-            moments.second(TERM, TERM),
-        )
-
-    def with_one_more(self, weight: float, reward: float) -> WeightSums:
-        """With one imagined event more."""
-        term = weight * reward
-        return WeightSums(
-            self.n + 1,
-            self.w + weight,
-            self.ww + weight * weight,
-            self.wr + term,
-            self.wwr + weight * term,
-            self.wwrr + term * term,
-        )
-
-    def mirrored(self) -> WeightSums:
-        """With every reward's sign turned."""
-        return self._replace(wr=-self.wr, wwr=-self.wwr)
-
-
-def weight_discrepancy(sums: WeightSums) -> float:
-    """``n (1 - mean w)^2 / var w``: how far the weights are from averaging 1.
-
-    >>> weight_discrepancy(WeightSums(2, 4, 10, 0, 0, 0))
-    2.0
-
-    By hand: weights 1 and 3 have mean 2 and variance 1.
-    """
-    mean = sums.w / sums.n
-    variance = sums.ww / sums.n - mean * mean
-    return sums.n * (1 - mean) ** 2 / variance if variance > TINY else 0.0
-
-
-def least_value(sums: WeightSums, budget: float) -> float | None:
-    """Least mean of ``w r`` over all reweightings of the events under which w averages 1, within a budget.
-
-    Events may be reweighted by ``g`` with ``mean g = mean g w = 1`` and ``n (mean g^2 - 1) <= budget``, the
-    Cressie-Read divergence of power -2, whose solution is closed: the regression of ``w r`` on ``w`` read off at
-    ``w = 1``, less the square root of the budget left over times the residual variance over n. None where even the
-    nearest reweighting costs more than the budget.
-
-    >>> least_value(WeightSums(2, 2, 4, 2, 4, 4), budget=0.5)
-    1.0
-
-    By hand: weights 0 and 2, both with reward 1: whatever the reweighting, w averages 1 and so does ``w r``.
-    """
-    w, wr = sums.w / sums.n, sums.wr / sums.n
-    variance = sums.ww / sums.n - w * w
-    if variance <= TINY:
-        return None
-    covariance = sums.wwr / sums.n - w * wr
-    left = budget - sums.n * (1 - w) ** 2 / variance
-    if left < -TINY * (1 + budget):
-        return None
-    residual = max(0.0, sums.wwrr / sums.n - wr * wr - covariance**2 / variance)
-    return wr + (1 - w) * covariance / variance - math.sqrt(residual * max(left, 0.0) / sums.n)
-
-
-def least_value_far_out(sums: WeightSums, worst: float, budget: float) -> float | None:
-    """The limit of :func:`least_value` with one event more, of reward ``worst`` and a weight beyond all bounds.
-
-    >>> least_value_far_out(WeightSums(4, 2, 2, 1, 1, 0.5), worst=0.0, budget=1.25)
-    0.25
-
-    By hand: the budget just pays for the imagined event, which carries the weight that is missing at reward 0:
-    of 4 events ``sum w r / n`` = 1/4 remains.
-    """
-    n = sums.n
-    left = budget - (n + 1) / n
-    if left < -TINY * (1 + budget):
-        return None
-    short = sums.wr - sums.w * worst
-    squares = sums.wwrr - 2 * worst * sums.wwr + worst * worst * sums.ww
-    residual = max(0.0, squares / (n + 1) - short * short / (n * (n + 1)))
-    return worst + short / n - math.sqrt(residual * max(left, 0.0) / (n + 1))
+        """Return the interval around the estimate."""
+        half = student_quantile(level, sample.moments.n - 1) * sample.std_error
+        return Interval(sample.value - half, sample.value + half, level, "t", "asymptotic", sample.estimand)
 
 
 @dataclass(frozen=True)
 class CressieRead:
     """Empirical likelihood with the Cressie-Read power -2 (Karampatziakis, Langford and Mineiro 2020).
 
-    All reweightings of the log that are likely enough and under which the weights average 1, as they must; the
-    interval holds the values they give. One imagined event, of the least helpful reward and weight, stands for what
-    the log may have missed, so that small logs are not taken for certain.
+    Considers all reweightings of the log that are likely enough and under which the weights average 1, as they must;
+    the interval holds the values they give. One imagined event with the least favourable reward and weight represents
+    what the log may have missed, so that the interval of a small log is not too narrow.
 
     Assumption: asymptotic, independent events; ends never leave the reward range. Estimand: V(pi). For IPS, SNIPS
-    and BaselineIPS, whose weights are not shaped.
+    and BaselineIPS, which do not transform the weights.
 
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``, infinity for none; None takes the one that the log shows, if any. A bound narrows
+        A known bound on ``pi/p``, infinity for none; None uses the bound that the log shows, if any. A bound narrows
         the interval.
 
     Examples
@@ -196,45 +117,22 @@ class CressieRead:
         check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends within the reward range."""
-        low, high = reward_range(sample, "Cressie-Read")
+        """Return the interval within the reward range."""
+        low, high = require_reward_range(sample, "Cressie-Read")
         require_weighted_rewards(sample, "Cressie-Read")
         sums = WeightSums.of(sample.moments)
-        heaviest = largest_ratio(sample, self.largest_weight)
-        budget = self._budget(sums, heaviest, level)
-        least = _least_of(sums, low, heaviest, budget)
-        most = _least_of(sums.mirrored(), -high, heaviest, budget)
+        max_weight = find_ratio_bound(sample, self.largest_weight)
+        budget = divergence_budget(sums, max_weight, level)
+        least = least_value_with_imagined_event(sums, low, max_weight, budget)
+        # the largest value is minus the least value of the negated rewards
+        most = least_value_with_imagined_event(sums.with_negated_rewards(), -high, max_weight, budget)
         ends = low if least is None else max(low, least), high if most is None else min(high, -most)
         return Interval(*ends, level, "Cressie-Read", "asymptotic", sample.estimand)
-
-    def _budget(self, sums: WeightSums, heaviest: float, level: float) -> float:
-        """What the likeliest reweighting costs, and the F quantile beyond it."""
-        from scipy.special import fdtri
-
-        quantile = float(fdtri(1, sums.n, level))
-        missing = heaviest if sums.w < sums.n else 0.0
-        if math.isinf(missing):
-            return quantile + (sums.n + 1) / sums.n
-        return quantile + weight_discrepancy(sums.with_one_more(missing, 0.0))
-
-
-def _least_of(sums: WeightSums, worst: float, heaviest: float, budget: float) -> float | None:
-    """The least value with an imagined event of the worst reward, of no weight or of the heaviest."""
-    values = [value for value in _candidates(sums, worst, heaviest, budget) if value is not None]
-    return min(values) if values else None
-
-
-def _candidates(sums: WeightSums, worst: float, heaviest: float, budget: float) -> Iterator[float | None]:
-    yield least_value(sums.with_one_more(0.0, worst), budget)
-    if math.isinf(heaviest):
-        yield least_value_far_out(sums, worst, budget)
-    else:
-        yield least_value(sums.with_one_more(heaviest, worst), budget)
 
 
 @dataclass(frozen=True)
 class DefaultInterval:
-    """Cressie-Read where rewards of a declared range are weighed and nothing else is done; normal otherwise.
+    """Cressie-Read for plainly weighted rewards with a declared range; normal otherwise.
 
     Assumption: asymptotic, independent events. Estimand: that of the estimate.
 
@@ -246,6 +144,127 @@ class DefaultInterval:
     """
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """That of the method that fits."""
-        fits = sample.weighs_rewards and sample.reward_range is not None
-        return CressieRead().interval(sample, level) if fits else Normal().interval(sample, level)
+        """Return the interval of the chosen method."""
+        if sample.weighs_rewards and sample.reward_range is not None:
+            return CressieRead().interval(sample, level)
+        return Normal().interval(sample, level)
+
+
+class WeightSums(NamedTuple):
+    """``n`` and the sums of ``w, w^2, w r, w^2 r, w^2 r^2``: all that the Cressie-Read interval needs of a log."""
+
+    n: float
+    w: float
+    ww: float
+    wr: float
+    wwr: float
+    wwrr: float
+
+    @classmethod
+    def of(cls, moments: Moments) -> WeightSums:
+        """Return the sums of the events with these moments."""
+        n = moments.n
+        return cls(
+            n,
+            n * float(moments.mean[WEIGHT]),
+            moments.sum_of_products(WEIGHT, WEIGHT),
+            n * float(moments.mean[TERM]),
+            moments.sum_of_products(WEIGHT, TERM),
+            moments.sum_of_products(TERM, TERM),
+        )
+
+    def with_event(self, weight: float, reward: float) -> WeightSums:
+        """Return the sums with one imagined event added."""
+        term = weight * reward
+        return WeightSums(
+            self.n + 1,
+            self.w + weight,
+            self.ww + weight * weight,
+            self.wr + term,
+            self.wwr + weight * term,
+            self.wwrr + term * term,
+        )
+
+    def with_negated_rewards(self) -> WeightSums:
+        """Return the sums with the sign of every reward changed."""
+        return self._replace(wr=-self.wr, wwr=-self.wwr)
+
+
+def divergence_budget(sums: WeightSums, max_weight: float, level: float) -> float:
+    """Largest divergence of a reweighting that is likely enough: that of the likeliest, plus an F quantile."""
+    from scipy.special import fdtri
+
+    quantile = float(fdtri(1, sums.n, level))
+    weight = max_weight if sums.w < sums.n else 0.0
+    if math.isinf(weight):
+        return quantile + (sums.n + 1) / sums.n
+    return quantile + weight_discrepancy(sums.with_event(weight, 0.0))
+
+
+def weight_discrepancy(sums: WeightSums) -> float:
+    """``n (1 - mean w)^2 / var w``: how far the weights are from averaging 1.
+
+    >>> weight_discrepancy(WeightSums(2, 4, 10, 0, 0, 0))
+    2.0
+
+    By hand: weights 1 and 3 have mean 2 and variance 1.
+    """
+    mean = sums.w / sums.n
+    variance = sums.ww / sums.n - mean * mean
+    return sums.n * (1 - mean) ** 2 / variance if variance > TINY else 0.0
+
+
+def least_value_with_imagined_event(
+    sums: WeightSums, worst_reward: float, max_weight: float, budget: float
+) -> float | None:
+    """Least value with one imagined event of the worst reward, with weight 0 or the largest; None if there is none."""
+    candidates = [least_value(sums.with_event(0.0, worst_reward), budget)]
+    if math.isinf(max_weight):
+        candidates.append(least_value_at_infinity(sums, worst_reward, budget))
+    else:
+        candidates.append(least_value(sums.with_event(max_weight, worst_reward), budget))
+    return min((value for value in candidates if value is not None), default=None)
+
+
+def least_value(sums: WeightSums, budget: float) -> float | None:
+    """Least mean of ``w r`` over all reweightings of the events under which w averages 1, within a budget.
+
+    Events may be reweighted by ``g`` with ``mean g = mean g w = 1`` and ``n (mean g^2 - 1) <= budget``, the
+    Cressie-Read divergence of power -2. The solution is closed: the regression of ``w r`` on ``w`` evaluated at
+    ``w = 1``, less the square root of the remaining budget times the residual variance over n. None if even the
+    nearest reweighting exceeds the budget.
+
+    >>> least_value(WeightSums(2, 2, 4, 2, 4, 4), budget=0.5)
+    1.0
+
+    By hand: weights 0 and 2, both with reward 1: under every reweighting, w averages 1 and so does ``w r``.
+    """
+    w, wr = sums.w / sums.n, sums.wr / sums.n
+    variance = sums.ww / sums.n - w * w
+    if variance <= TINY:
+        return None
+    covariance = sums.wwr / sums.n - w * wr
+    remaining = budget - sums.n * (1 - w) ** 2 / variance
+    if remaining < -TINY * (1 + budget):
+        return None
+    residual = max(0.0, sums.wwrr / sums.n - wr * wr - covariance**2 / variance)
+    return wr + (1 - w) * covariance / variance - math.sqrt(residual * max(remaining, 0.0) / sums.n)
+
+
+def least_value_at_infinity(sums: WeightSums, worst_reward: float, budget: float) -> float | None:
+    """The limit of :func:`least_value` with one more event of the worst reward, as its weight goes to infinity.
+
+    >>> least_value_at_infinity(WeightSums(4, 2, 2, 1, 1, 0.5), worst_reward=0.0, budget=1.25)
+    0.25
+
+    By hand: the budget is just enough for the imagined event, which carries the missing weight at reward 0:
+    of 4 events ``sum w r / n`` = 1/4 remains.
+    """
+    n = sums.n
+    remaining = budget - (n + 1) / n
+    if remaining < -TINY * (1 + budget):
+        return None
+    excess = sums.wr - sums.w * worst_reward
+    squares = sums.wwrr - 2 * worst_reward * sums.wwr + worst_reward * worst_reward * sums.ww
+    residual = max(0.0, squares / (n + 1) - excess * excess / (n * (n + 1)))
+    return worst_reward + excess / n - math.sqrt(residual * max(remaining, 0.0) / (n + 1))

@@ -1,4 +1,4 @@
-"""Intervals by betting: a value is ruled out when a fair game against it would have made the player rich."""
+"""Betting intervals: a value is excluded once a bettor against it would have multiplied its wealth enough."""
 
 from __future__ import annotations
 
@@ -16,151 +16,54 @@ from backcast.estimate import Interval
 from backcast.intervals._sample import (
     WeightedSample,
     check_largest_weight,
+    clip_to_reward_range,
     event_range,
-    largest_ratio,
-    reward_range,
-    within_rewards,
+    find_ratio_bound,
+    require_reward_range,
 )
 
-BOLDNESS = 0.75  # largest share of the fortune that one event may cost: Waudby-Smith and Ramdas's for a given n
-
-
+MAX_LOSS = 0.75  # largest share of the wealth that one event may cost: Waudby-Smith and Ramdas's for a given n
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range
-
-
-COUNT, MEAN_X, MEAN_W, VAR_X, COV, VAR_W = range(6)
-
+COUNT, MEAN_X, MEAN_W, VAR_X, COV, VAR_W = range(6)  # entries of the running statistics
 
 Outcomes: TypeAlias = Callable[[], Iterator[tuple[FloatArray, FloatArray]]]
 
 
 class Game(NamedTuple):
-    """What the player knows beforehand.
+    """What is known before the first event.
 
-    ``n`` events to size the bets for, ``goal`` the fortune that rules a value out, ``heaviest`` the bound on the
-    weights (infinity: unknown, so that no bets are laid on them), ``prior`` the variance of x thought of before the
+    ``n`` events to size the bets for, ``goal`` the wealth that excludes a value, ``max_weight`` the bound on the
+    weights (infinity: unknown, so that no bets are placed on them), ``prior`` the variance of x assumed before the
     first event.
     """
 
     n: float
     goal: float
-    heaviest: float
+    max_weight: float
     prior: float
-
-
-@compiled
-def stake(variance: float, game: Game) -> float:
-    """``sqrt(2 log(goal) / (n variance))``: about the bet that grows fastest (Waudby-Smith and Ramdas 2024, eq. 15).
-
-    >>> stake(0.5, Game(4.0, math.e, math.inf, 0.25))
-    1.0
-    """
-    return math.sqrt(2.0 * math.log(game.goal) / (game.n * variance))
-
-
-@compiled
-def take_note(seen: FloatArray, x: float, w: float) -> None:
-    """Update the count, the means of x and w, and their scatter (Welford 1962).
-
-    >>> seen = np.zeros(6)
-    >>> take_note(seen, 1.0, 1.0)
-    >>> take_note(seen, 3.0, 1.0)
-    >>> seen[MEAN_X].item(), seen[VAR_X].item()
-    (2.0, 2.0)
-    """
-    seen[COUNT] += 1.0
-    step_x, step_w = x - seen[MEAN_X], w - seen[MEAN_W]
-    seen[MEAN_X] += step_x / seen[COUNT]
-    seen[MEAN_W] += step_w / seen[COUNT]
-    seen[VAR_X] += step_x * (x - seen[MEAN_X])
-    seen[COV] += step_x * (w - seen[MEAN_W])
-    seen[VAR_W] += step_w * (w - seen[MEAN_W])
-
-
-@compiled
-def hedge(seen: FloatArray, game: Game, bet: float) -> float:
-    """How much of ``w - 1`` to subtract from x: the best baseline so far, no more than leaves the bet affordable."""
-    if math.isinf(game.heaviest) or seen[VAR_W] <= 0.0 or game.heaviest <= 1.0:
-        return 0.0
-    affordable = (BOLDNESS / bet - 1.0) / (game.heaviest - 1.0)
-    return float(max(0.0, min(seen[COV] / seen[VAR_W], affordable, 1.0)))
-
-
-@compiled
-def play(x: FloatArray, w: FloatArray, candidates: FloatArray, wealth: FloatArray, seen: FloatArray, game: Game) -> int:
-    """Bet on ``E x > v`` for every candidate v in rising order; how many are ruled out at the end of the block.
-
-    Each event multiplies the fortune by ``1 + bet (x - b (w - 1) - v)``, bet and baseline b set before the event.
-    If v is the true mean the fortune is a martingale, and ever reaches the goal with probability at most 1/goal
-    (Ville). A candidate once ruled out stays so; its wealth is set to infinity.
-
-    >>> wealth, two = np.ones(2), np.array([1.0, 1.0])
-    >>> play(two, two, np.array([0.0, 1.0]), wealth, np.zeros(6), Game(2.0, 2.0, math.inf, 0.25))
-    1
-    >>> wealth
-    array([inf,  1.])
-
-    By hand: against 0 the fortune grows by more than half at each event, against 1 it stays.
-    """
-    ruled_out = 0
-    while ruled_out < wealth.size and math.isinf(wealth[ruled_out]):
-        ruled_out += 1
-    for k in range(x.size):
-        spread = (game.prior + seen[VAR_X]) / (seen[COUNT] + 1.0)
-        baseline = hedge(seen, game, stake(spread, game))
-        left = seen[VAR_X] - 2.0 * baseline * seen[COV] + baseline * baseline * seen[VAR_W]
-        bet = stake((game.prior + max(left, 0.0)) / (seen[COUNT] + 1.0), game)
-        depth = baseline * (game.heaviest - 1.0) if baseline > 0.0 else 0.0
-        hedged = x[k] - baseline * (w[k] - 1.0)
-        for j in range(ruled_out, candidates.size):
-            worst = candidates[j] + depth
-            wealth[j] *= 1.0 + (bet if bet * worst <= BOLDNESS else BOLDNESS / worst) * (hedged - candidates[j])
-        while ruled_out < wealth.size and wealth[ruled_out] >= game.goal:
-            wealth[ruled_out] = np.inf
-            ruled_out += 1
-        take_note(seen, x[k], w[k])
-    return ruled_out
-
-
-def rule_out(outcomes: Outcomes, game: Game, low: float, high: float) -> tuple[float, float]:
-    """The largest candidate between the ends that is ruled out and its neighbour that is not (low if none is)."""
-    candidates = np.linspace(low, high, GRID)
-    wealth, seen = np.ones(GRID), np.zeros(6)
-    ruled_out = 0
-    for x, w in outcomes():
-        ruled_out = play(x, w, candidates, wealth, seen, game)
-    if ruled_out == 0:
-        return low, low
-    return float(candidates[ruled_out - 1]), float(candidates[min(ruled_out, GRID - 1)])
-
-
-def lower_end(outcomes: Outcomes, game: Game) -> float:
-    """The least mean in [0, 1] that outcomes x >= 0 do not rule out, rounded down to 1/16,000."""
-    low, high = rule_out(outcomes, game, 0.0, 1.0)
-    return low if low == high else rule_out(outcomes, game, low, high)[0]
 
 
 @dataclass(frozen=True)
 class Betting:
     """A confidence sequence by betting (Waudby-Smith and Ramdas 2024; Karampatziakis, Mineiro and Ramdas 2021).
 
-    For every candidate value a player bets, event by event, that the truth is larger (and another that it is
-    smaller); candidates against which the fortune ever reached ``2 / alpha`` are ruled out. Bets use the known bound
+    For every candidate value a bettor bets, event by event, that the truth is larger (and another that it is
+    smaller); candidates against which the wealth ever reached ``2 / alpha`` are excluded. Bets use the known bound
     on the weights to hedge with ``w - 1``, whose mean is 0.
 
     Assumption: martingale: events in the order in which a logger that does not look ahead recorded them, rewards
     within the declared range, weights within the bound; then it covers for every n. With ``tuned_for`` fixed it
-    covers at all moments together, so that a growing log may be looked at again and again. Cross-fitted models tie
-    events together: take ``Progressive``, ``Split`` or ``Fitted`` where the letter matters.
+    covers at all times together, so that a growing log may be evaluated repeatedly. Cross-fitted models make events
+    dependent: use ``Progressive``, ``Split`` or ``Fitted`` if the guarantee must be exact.
     Estimand: that of the estimate; V(pi) for IPS, SNIPS and BaselineIPS.
 
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``, infinity for none; None takes the one that the log shows, if any. Weighted rewards
+        A known bound on ``pi/p``, infinity for none; None uses the bound that the log shows, if any. Weighted rewards
         need no bound, but without one there is no hedging; with a reward model a log that shows none is refused.
     tuned_for
-        Number of events for which the bets are sized; None takes the length of the log.
+        Number of events for which the bets are sized; None uses the length of the log.
 
     Examples
     --------
@@ -180,26 +83,26 @@ class Betting:
             count("tuned_for", self.tuned_for)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends within the range of what is estimated."""
-        low, high = least_reward, most_reward = reward_range(sample, "betting")
-        heaviest = math.inf
+        """Return the interval within the range of the estimand."""
+        low, high = least_reward, most_reward = require_reward_range(sample, "betting")
+        max_weight = math.inf
         if sample.weighs_rewards:
-            heaviest = largest_ratio(sample, self.largest_weight)
+            max_weight = find_ratio_bound(sample, self.largest_weight)
         else:
             low, high = event_range(sample, self.largest_weight, "betting")
-        # before the first event, values are thought to spread like coins at the ends of the reward range
+        # before the first event, values are assumed to vary like coin flips between the ends of the reward range
         prior = 0.25 * ((most_reward - least_reward) / (high - low)) ** 2
-        game = Game(float(self.tuned_for or sample.moments.n), 2 / (1 - level), heaviest, prior)
-        least = lower_end(lambda: _outcomes(sample, low, high, mirrored=False), game)
-        most = lower_end(lambda: _outcomes(sample, low, high, mirrored=True), game)
+        game = Game(float(self.tuned_for or sample.moments.n), 2 / (1 - level), max_weight, prior)
+        least = lower_end(lambda: _scaled_outcomes(sample, low, high, mirrored=False), game)
+        most = lower_end(lambda: _scaled_outcomes(sample, low, high, mirrored=True), game)
         ends = low + (high - low) * least, high - (high - low) * most
-        return within_rewards(Interval(*ends, level, "betting", "martingale", sample.estimand), sample)
+        return clip_to_reward_range(Interval(*ends, level, "betting", "martingale", sample.estimand), sample)
 
 
-def _outcomes(
+def _scaled_outcomes(
     sample: WeightedSample, low: float, high: float, *, mirrored: bool
 ) -> Iterator[tuple[FloatArray, FloatArray]]:
-    """What the player sees, scaled: ``w (r - low)/(high - low)`` or the event value, or their mirror image."""
+    """Yield x and w per block: x is ``w (r - low)/(high - low)`` or the scaled event value, or their mirror image."""
     for columns in sample.columns():
         if sample.weighs_rewards:
             gain = high - columns.residual if mirrored else columns.residual - low
@@ -207,3 +110,99 @@ def _outcomes(
         else:
             value = columns.base + columns.term
             yield (high - value if mirrored else value - low) / (high - low), np.ones_like(value)
+
+
+def lower_end(outcomes: Outcomes, game: Game) -> float:
+    """The least mean in [0, 1] that outcomes x >= 0 do not exclude, rounded down to 1/16,000."""
+    low, high = bracket_lower_end(outcomes, game, 0.0, 1.0)
+    return low if low == high else bracket_lower_end(outcomes, game, low, high)[0]
+
+
+def bracket_lower_end(outcomes: Outcomes, game: Game, low: float, high: float) -> tuple[float, float]:
+    """The largest excluded candidate of a grid over [low, high] and its neighbour above (``low`` twice if none is)."""
+    candidates = np.linspace(low, high, GRID)
+    wealth, statistics = np.ones(GRID), np.zeros(6)
+    excluded = 0
+    for x, w in outcomes():
+        excluded = play(x, w, candidates, wealth, statistics, game)
+    if excluded == 0:
+        return low, low
+    return float(candidates[excluded - 1]), float(candidates[min(excluded, GRID - 1)])
+
+
+@compiled
+def stake(variance: float, game: Game) -> float:
+    """``sqrt(2 log(goal) / (n variance))``: about the bet that grows fastest (Waudby-Smith and Ramdas 2024, eq. 15).
+
+    >>> stake(0.5, Game(4.0, math.e, math.inf, 0.25))
+    1.0
+    """
+    return math.sqrt(2.0 * math.log(game.goal) / (game.n * variance))
+
+
+@compiled
+def update_statistics(statistics: FloatArray, x: float, w: float) -> None:
+    """Update the count, the means of x and w, and their scatter (Welford 1962).
+
+    >>> statistics = np.zeros(6)
+    >>> update_statistics(statistics, 1.0, 1.0)
+    >>> update_statistics(statistics, 3.0, 1.0)
+    >>> statistics[MEAN_X].item(), statistics[VAR_X].item()
+    (2.0, 2.0)
+    """
+    statistics[COUNT] += 1.0
+    step_x, step_w = x - statistics[MEAN_X], w - statistics[MEAN_W]
+    statistics[MEAN_X] += step_x / statistics[COUNT]
+    statistics[MEAN_W] += step_w / statistics[COUNT]
+    statistics[VAR_X] += step_x * (x - statistics[MEAN_X])
+    statistics[COV] += step_x * (w - statistics[MEAN_W])
+    statistics[VAR_W] += step_w * (w - statistics[MEAN_W])
+
+
+@compiled
+def hedge(statistics: FloatArray, game: Game, bet: float) -> float:
+    """Multiple of ``w - 1`` to subtract from x: the best baseline so far, limited so that the bet stays affordable."""
+    if math.isinf(game.max_weight) or statistics[VAR_W] <= 0.0 or game.max_weight <= 1.0:
+        return 0.0
+    affordable = (MAX_LOSS / bet - 1.0) / (game.max_weight - 1.0)
+    return float(max(0.0, min(statistics[COV] / statistics[VAR_W], affordable, 1.0)))
+
+
+@compiled
+def play(
+    x: FloatArray, w: FloatArray, candidates: FloatArray, wealth: FloatArray, statistics: FloatArray, game: Game
+) -> int:
+    """Bet on ``E x > v`` for every candidate v in rising order; return how many are excluded after the block.
+
+    Each event multiplies the wealth by ``1 + bet (x - b (w - 1) - v)``, bet and baseline b set before the event.
+    If v is the true mean the wealth is a martingale, and ever reaches the goal with probability at most 1/goal
+    (Ville). An excluded candidate stays excluded; its wealth is set to infinity.
+
+    >>> wealth, two = np.ones(2), np.array([1.0, 1.0])
+    >>> play(two, two, np.array([0.0, 1.0]), wealth, np.zeros(6), Game(2.0, 2.0, math.inf, 0.25))
+    1
+    >>> wealth
+    array([inf,  1.])
+
+    By hand: against 0 the wealth grows by more than half at each event, against 1 it stays the same.
+    """
+    excluded = 0
+    while excluded < wealth.size and math.isinf(wealth[excluded]):
+        excluded += 1
+    for k in range(x.size):
+        # the baseline of the hedge, then the bet for the variance that the hedge leaves; both from earlier events
+        variance = (game.prior + statistics[VAR_X]) / (statistics[COUNT] + 1.0)
+        baseline = hedge(statistics, game, stake(variance, game))
+        left = statistics[VAR_X] - 2.0 * baseline * statistics[COV] + baseline * baseline * statistics[VAR_W]
+        bet = stake((game.prior + max(left, 0.0)) / (statistics[COUNT] + 1.0), game)
+        # the hedged outcome is at least -depth, so one event costs at most bet (v + depth) of the wealth
+        depth = baseline * (game.max_weight - 1.0) if baseline > 0.0 else 0.0
+        hedged = x[k] - baseline * (w[k] - 1.0)
+        for j in range(excluded, candidates.size):
+            worst = candidates[j] + depth
+            wealth[j] *= 1.0 + (bet if bet * worst <= MAX_LOSS else MAX_LOSS / worst) * (hedged - candidates[j])
+        while excluded < wealth.size and wealth[excluded] >= game.goal:
+            wealth[excluded] = np.inf
+            excluded += 1
+        update_statistics(statistics, x[k], w[k])
+    return excluded

@@ -1,4 +1,4 @@
-"""Hoeffding's interval."""
+"""Concentration intervals that cover for every n: Hoeffding, empirical Bernstein, Clopper-Pearson."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ import numpy as np
 from backcast.estimate import Interval
 from backcast.intervals._sample import (
     WeightedSample,
-    about_average,
     check_largest_weight,
-    known_bound,
-    largest_ratio,
+    find_ratio_bound,
+    interval_for_mean,
+    require_bound,
+    require_reward_range,
     require_weighted_rewards,
-    reward_range,
 )
 
 
@@ -24,13 +24,13 @@ class Hoeffding:
     """``value ± (high - low) sqrt(log(2/alpha) / 2n)`` (Hoeffding 1963), for event values within [low, high].
 
     Assumption: independent events, rewards within the declared range, weights within the bound; then it covers for
-    every n. Cross-fitted models tie events together: take ``Split`` or ``Fitted`` where the letter matters.
-    Estimand: that of the estimate (an average: IPS, DR and their relatives).
+    every n. Cross-fitted models make events dependent: use ``Split`` or ``Fitted`` if the guarantee must be exact.
+    Estimand: that of the estimate (an average, as IPS and DR are).
 
     Parameters
     ----------
     largest_weight
-        A known bound on ``pi/p``; None takes the one that the log shows, and refuses a log that shows none.
+        A known bound on ``pi/p``; None uses the bound that the log shows, and refuses a log that shows none.
 
     Examples
     --------
@@ -50,28 +50,16 @@ class Hoeffding:
         check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends about the estimate."""
+        """Return the interval around the estimate."""
         root = math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
-        return about_average(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)
-
-
-def empirical_bernstein_reach(variance: float, width: float, n: int, alpha: float) -> float:
-    """``sqrt(2 v log(2/alpha) / n) + 7 width log(2/alpha) / (3 (n - 1))``, one side (Maurer and Pontil 2009, thm 4).
-
-    >>> round(empirical_bernstein_reach(0.2525, 1.0, 101, 2 / math.e**2), 6)
-    0.146667
-
-    By hand: log(2/alpha) = 2; sqrt(2 * 0.2525 * 2 / 101) = 0.1 and 7 * 2 / 300 = 0.046667.
-    """
-    tail = math.log(2 / alpha)
-    return math.sqrt(2 * variance * tail / n) + 7 * width * tail / (3 * (n - 1))
+        return interval_for_mean(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)
 
 
 @dataclass(frozen=True)
 class EmpiricalBernstein:
-    """Value plus or minus Maurer and Pontil's reach: like Hoeffding's, but the variance seen counts first.
+    """``value ±`` the bound of Maurer and Pontil (2009): the leading term is the sample variance, not the range.
 
-    Assumption: independent events and bounds as :class:`Hoeffding` has them; then it covers for every n.
+    Assumption: independent events and bounds as for :class:`Hoeffding`; then it covers for every n.
     Estimand: that of the estimate, an average.
 
     Parameters
@@ -97,42 +85,37 @@ class EmpiricalBernstein:
         check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends about the estimate."""
+        """Return the interval around the estimate."""
         n, variance = sample.moments.n, sample.moments.n * sample.std_error**2
 
-        def reach(width: float) -> float:
-            return empirical_bernstein_reach(variance, width, n, (1 - level) / 2)
+        def half_width(width: float) -> float:
+            return empirical_bernstein_half_width(variance, width, n, (1 - level) / 2)
 
-        return about_average(sample, self.largest_weight, level, "empirical Bernstein", reach)
+        return interval_for_mean(sample, self.largest_weight, level, "empirical Bernstein", half_width)
 
 
-def binomial_ends(successes: float, trials: float, level: float) -> tuple[float, float]:
-    """Exact ends for the chance of success (Clopper and Pearson 1934), by quantiles of the beta law.
+def empirical_bernstein_half_width(variance: float, width: float, n: int, alpha: float) -> float:
+    """``sqrt(2 v log(2/alpha) / n) + 7 width log(2/alpha) / (3 (n - 1))``, one side (Maurer and Pontil 2009, thm 4).
 
-    >>> low, high = binomial_ends(0, 1, level=0.5)
-    >>> low, high
-    (0.0, 0.75)
+    >>> round(empirical_bernstein_half_width(0.2525, 1.0, 101, 2 / math.e**2), 6)
+    0.146667
 
-    By hand: one failure alone has chance 1 - p, which is 0.25 at p = 0.75.
+    By hand: log(2/alpha) = 2; sqrt(2 * 0.2525 * 2 / 101) = 0.1 and 7 * 2 / 300 = 0.046667.
     """
-    from scipy.special import betaincinv
-
-    tail = (1 - level) / 2
-    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes > 0 else 0.0
-    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
-    return low, high
+    log_term = math.log(2 / alpha)
+    return math.sqrt(2 * variance * log_term / n) + 7 * width * log_term / (3 * (n - 1))
 
 
 @dataclass(frozen=True)
 class ClopperPearson:
-    """Keep each event with chance ``w / largest weight``: what is left is a log of the policy itself; count its wins.
+    """Keep each event with probability ``w / largest weight``; binomial interval for the share of successes among them.
 
-    The events kept have exactly the law of events the policy would have met live, so the binomial interval for the
-    share of rewards at the upper end is exact. Rewards between the ends of their range count as a coin with that
-    mean. Costly with large weights: about ``n / largest weight`` events are kept.
+    The kept events follow exactly the distribution of events that the policy would have met live, so the binomial
+    interval for the share of rewards at the upper end is exact. Rewards between the ends of their range count as a
+    coin flip with that mean. Inefficient with large weights: about ``n / largest weight`` events are kept.
 
-    Assumption: independent events and bounds as :class:`Hoeffding` has them; then it covers for every n.
-    Estimand: V(pi). For IPS, SNIPS and BaselineIPS. The draws come from the question's seed.
+    Assumption: independent events and bounds as for :class:`Hoeffding`; then it covers for every n.
+    Estimand: V(pi). For IPS, SNIPS and BaselineIPS. The draws use the seed of the evaluation.
 
     Parameters
     ----------
@@ -154,23 +137,37 @@ class ClopperPearson:
         check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
-        """Two ends within the reward range."""
-        low, high = reward_range(sample, "Clopper-Pearson")
+        """Return the interval within the reward range."""
+        low, high = require_reward_range(sample, "Clopper-Pearson")
         require_weighted_rewards(sample, "Clopper-Pearson")
-        wins, kept = self._thinned(sample, low, high)
-        least, most = binomial_ends(wins, kept, level)
+        max_weight = require_bound(find_ratio_bound(sample, self.largest_weight), "Clopper-Pearson")
+        rng = np.random.default_rng((sample.seed, 1934))
+        successes = trials = 0
+        for columns in sample.columns():
+            # two draws per event, so that the result does not depend on the blocks
+            selection, coin = rng.random((columns.ratio.size, 2)).T
+            selected = selection * max_weight < columns.ratio
+            successes += int((selected & (coin * (high - low) < columns.residual - low)).sum())
+            trials += int(selected.sum())
+        least, most = binomial_interval(successes, trials, level)
         ends = low + (high - low) * least, low + (high - low) * most
         return Interval(*ends, level, "Clopper-Pearson", "independent", sample.estimand)
 
-    def _thinned(self, sample: WeightedSample, low: float, high: float) -> tuple[int, int]:
-        """Wins among the events kept, and how many were kept."""
-        rng = np.random.default_rng((sample.seed, 1934))
-        heaviest = known_bound(largest_ratio(sample, self.largest_weight), "Clopper-Pearson")
-        wins = kept = 0
-        for columns in sample.columns():
-            # two draws an event, so that the blocks do not matter
-            keep, coin = rng.random((columns.ratio.size, 2)).T
-            stays = keep * heaviest < columns.ratio
-            wins += int((stays & (coin * (high - low) < columns.residual - low)).sum())
-            kept += int(stays.sum())
-        return wins, kept
+
+def binomial_interval(successes: float, trials: float, level: float) -> tuple[float, float]:
+    """Exact interval for the probability of success (Clopper and Pearson 1934), by quantiles of the beta distribution.
+
+    Accepts fractional counts, which ``scipy.stats.binomtest`` refuses (its ends come from a root search and differ
+    from these in the last digits).
+
+    >>> binomial_interval(0, 1, level=0.5)
+    (0.0, 0.75)
+
+    By hand: a single failure has probability 1 - p, which is 0.25 at p = 0.75.
+    """
+    from scipy.special import betaincinv
+
+    tail = (1 - level) / 2
+    low = float(betaincinv(successes, trials - successes + 1, tail)) if successes > 0 else 0.0
+    high = float(betaincinv(successes + 1, trials - successes, 1 - tail)) if successes < trials else 1.0
+    return low, high

@@ -1,4 +1,4 @@
-"""From scores to probabilities: the small rules that policies share, compiled."""
+"""From scores to probabilities, compiled: argmax, epsilon-greedy, softmax, and the probability of being the maximum."""
 
 from __future__ import annotations
 
@@ -9,16 +9,22 @@ import numpy as np
 from backcast._arrays import BoolArray, FloatArray
 from backcast._kernels.jit import compiled, inlined
 
+NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)  # of the quadrature within a panel
+TAIL_SDS = 8.0  # standard deviations beyond which a normal tail (6e-16) does not count
+PANEL_SDS = 6.0  # standard deviations around a mean within which its density and distribution function change
+SQRT_2 = math.sqrt(2.0)
+SQRT_2PI = math.sqrt(2.0 * math.pi)
+
 
 @compiled
-def is_open(available: BoolArray, k: int, action: int) -> bool:
+def is_available(available: BoolArray, k: int, action: int) -> bool:
     """Whether the action is eligible at event ``k``; an empty mask means that all always are."""
     return available.size == 0 or available[k, action]
 
 
 @inlined
-def shut_out(scores: FloatArray, available: BoolArray, k: int) -> int:
-    """Put the scores of actions that are not eligible below all others; how many are."""
+def mask_unavailable(scores: FloatArray, available: BoolArray, k: int) -> int:
+    """Set the scores of actions that are not eligible to -inf; return the number of eligible ones."""
     eligible = scores.size
     if available.size > 0:
         for a in range(scores.size):
@@ -29,10 +35,10 @@ def shut_out(scores: FloatArray, available: BoolArray, k: int) -> int:
 
 
 @inlined
-def best_and_ties(scores: FloatArray) -> tuple[float, int]:
-    """The largest score, and how many actions share it.
+def max_and_ties(scores: FloatArray) -> tuple[float, int]:
+    """The largest score, and how many actions have it.
 
-    >>> best_and_ties(np.array([1.0, 3.0, 3.0]))
+    >>> max_and_ties(np.array([1.0, 3.0, 3.0]))
     (3.0, 2)
     """
     top = scores[0]
@@ -45,19 +51,19 @@ def best_and_ties(scores: FloatArray) -> tuple[float, int]:
 
 
 @inlined
-def best_of(scores: FloatArray, available: BoolArray, k: int) -> None:
+def argmax_probabilities(scores: FloatArray, available: BoolArray, k: int) -> None:
     """Turn scores into probabilities of the best eligible action; ties share equally.
 
     >>> scores = np.array([1.0, 3.0, 3.0])
-    >>> best_of(scores, np.ones((0, 0), dtype=np.bool_), 0)
+    >>> argmax_probabilities(scores, np.ones((0, 0), dtype=np.bool_), 0)
     >>> scores
     array([0. , 0.5, 0.5])
     """
-    shut_out(scores, available, k)
-    top, ties = best_and_ties(scores)
-    even = 1.0 / ties
+    mask_unavailable(scores, available, k)
+    top, ties = max_and_ties(scores)
+    share = 1.0 / ties
     for a in range(scores.size):
-        scores[a] = even if scores[a] == top else 0.0
+        scores[a] = share if scores[a] == top else 0.0
 
 
 @inlined
@@ -69,8 +75,8 @@ def epsilon_greedy(scores: FloatArray, epsilon: float, available: BoolArray, k: 
     >>> scores
     array([0.25, 0.75])
     """
-    eligible = shut_out(scores, available, k)
-    top, ties = best_and_ties(scores)
+    eligible = mask_unavailable(scores, available, k)
+    top, ties = max_and_ties(scores)
     floor = epsilon / eligible
     best = (1.0 - epsilon) * (1.0 / ties) + floor
     for a in range(scores.size):
@@ -82,7 +88,7 @@ def epsilon_greedy(scores: FloatArray, epsilon: float, available: BoolArray, k: 
 
 
 @compiled
-def greedy_block(scores: FloatArray, epsilon: float, available: BoolArray) -> None:
+def epsilon_greedy_rows(scores: FloatArray, epsilon: float, available: BoolArray) -> None:
     """Turn each row of scores into epsilon-greedy probabilities."""
     for k in range(scores.shape[0]):
         epsilon_greedy(scores[k], epsilon, available, k)
@@ -97,96 +103,25 @@ def softmax(scores: FloatArray, temperature: float, available: BoolArray, k: int
     >>> scores.round(12)
     array([0.25, 0.75])
     """
+    # relative to the largest score, so that no exponential overflows
     top = -np.inf
     for a in range(scores.size):
-        if is_open(available, k, a) and scores[a] > top:
+        if is_available(available, k, a) and scores[a] > top:
             top = scores[a]
     total = 0.0
     for a in range(scores.size):
-        scores[a] = np.exp((scores[a] - top) / temperature) if is_open(available, k, a) else 0.0
+        scores[a] = np.exp((scores[a] - top) / temperature) if is_available(available, k, a) else 0.0
         total += scores[a]
     for a in range(scores.size):
         scores[a] /= total
 
 
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)
-
-
-REACH = 8.0
-
-
-TURN = 6.0
-
-
-SQRT_2 = math.sqrt(2.0)
-
-
-SQRT_2PI = math.sqrt(2.0 * math.pi)
-
-
 @compiled
-def sort_small(values: FloatArray) -> None:
-    """Put a few values in ascending order, in place, by insertion.
-
-    >>> values = np.array([2.0, 3.0, 1.0])
-    >>> sort_small(values)
-    >>> values
-    array([1., 2., 3.])
-    """
-    for i in range(1, values.size):
-        value, place = values[i], i
-        while place > 0 and values[place - 1] > value:
-            values[place] = values[place - 1]
-            place -= 1
-        values[place] = value
-
-
-@compiled
-def panel_edges(means: FloatArray, spreads: FloatArray) -> FloatArray:
-    """Where to cut the line: the turning points of every action, within reach of the eventual maximum."""
-    low, high = means[0] - REACH * spreads[0], means[0] + REACH * spreads[0]
-    for a in range(1, means.size):
-        low, high = max(low, means[a] - REACH * spreads[a]), max(high, means[a] + REACH * spreads[a])
-    edges = np.empty(3 * means.size + 2)
-    edges[-2], edges[-1] = low, high
-    for a in range(means.size):
-        for i in range(3):
-            edges[3 * a + i] = min(max(means[a] + (i - 1) * TURN * spreads[a], low), high)
-    sort_small(edges)
-    return edges
-
-
-@compiled
-def gather(means: FloatArray, spreads: FloatArray, available: BoolArray, k: int) -> tuple[FloatArray, FloatArray]:
-    """Means and spreads of the eligible actions."""
-    centre, spread = np.empty(means.size), np.empty(means.size)
-    eligible = 0
-    for a in range(means.size):
-        if is_open(available, k, a):
-            centre[eligible], spread[eligible] = means[a], spreads[a]
-            eligible += 1
-    return centre[:eligible], spread[:eligible]
-
-
-@compiled
-def add_wins(
-    z: float, weight: float, centre: FloatArray, spread: FloatArray, below: FloatArray, wins: FloatArray
-) -> None:
-    """Add ``weight * phi_a(z) prod_{b != a} Phi_b(z)`` to every action (``below`` is scratch)."""
-    for b in range(centre.size):
-        below[b] = 0.5 * math.erfc((centre[b] - z) / spread[b] / SQRT_2)
-    for a in range(centre.size):
-        score = (z - centre[a]) / spread[a]
-        density = math.exp(-0.5 * score * score) / (spread[a] * SQRT_2PI)
-        for b in range(centre.size):
-            if b != a:
-                density *= below[b]
-        wins[a] += weight * density
-
-
-@compiled
-def win_probabilities(means: FloatArray, spreads: FloatArray, available: BoolArray, k: int) -> None:
+def win_probabilities(means: FloatArray, sds: FloatArray, available: BoolArray, k: int) -> None:
     """Overwrite ``means`` by the probability that each eligible action's Gaussian draw is the largest.
+
+    ``P(a wins) = integral phi_a(z) prod_{b != a} Phi_b(z) dz`` with the density phi and distribution function Phi of
+    each action, by Gauss-Legendre quadrature in panels between the points where these functions change.
 
     >>> means = np.array([1.0, 0.0])
     >>> win_probabilities(means, np.array([0.6, 0.8]), np.ones((0, 0), dtype=np.bool_), 0)
@@ -195,26 +130,82 @@ def win_probabilities(means: FloatArray, spreads: FloatArray, available: BoolArr
 
     By hand: the difference is N(1, 1), so the first wins with probability Phi(1) = 0.841345.
     """
-    centre, spread = gather(means, spreads, available, k)
-    widest = spread.max()
-    if widest <= 0.0:
-        best_of(means, available, k)
+    # step 1: means and standard deviations of the eligible actions
+    mean, sd, eligible = np.empty(means.size), np.empty(means.size), 0
+    for a in range(means.size):
+        if is_available(available, k, a):
+            mean[eligible], sd[eligible] = means[a], sds[a]
+            eligible += 1
+    mean, sd = mean[:eligible], sd[:eligible]
+    largest_sd = sd.max()
+    if largest_sd <= 0.0:
+        argmax_probabilities(means, available, k)
         return
-    # an action without spread is a step; a sliver of spread keeps it a function
-    sliver = 1e-9 * (widest + centre.max() - centre.min())
-    for a in range(spread.size):
-        spread[a] = max(spread[a], sliver)
-    wins, below = np.zeros(centre.size), np.empty(centre.size)
-    edges = panel_edges(centre, spread)
+    # a draw without variance has no density: give it a tiny one
+    tiny = 1e-9 * (largest_sd + mean.max() - mean.min())
+    for a in range(eligible):
+        sd[a] = max(sd[a], tiny)
+    # step 2: integrate, panel by panel
+    wins, below = np.zeros(eligible), np.empty(eligible)
+    edges = panel_edges(mean, sd)
     for panel in range(edges.size - 1):
         half = 0.5 * (edges[panel + 1] - edges[panel])
         if half > 0.0:
             for i in range(NODES.size):
                 z = edges[panel] + half * (1.0 + NODES[i])
-                add_wins(z, WEIGHTS[i] * half, centre, spread, below, wins)
-    total, place = wins.sum(), 0
+                add_integrand(z, WEIGHTS[i] * half, mean, sd, below, wins)
+    # step 3: normalise, and write back to the positions of the eligible actions
+    total, index = wins.sum(), 0
     for a in range(means.size):
         means[a] = 0.0
-        if is_open(available, k, a):
-            means[a] = wins[place] / total
-            place += 1
+        if is_available(available, k, a):
+            means[a] = wins[index] / total
+            index += 1
+
+
+@compiled
+def panel_edges(means: FloatArray, sds: FloatArray) -> FloatArray:
+    """Sorted ends of the panels: ``mean, mean ± PANEL_SDS sd`` of every action, within the range of the maximum."""
+    low, high = means[0] - TAIL_SDS * sds[0], means[0] + TAIL_SDS * sds[0]
+    for a in range(1, means.size):
+        low, high = max(low, means[a] - TAIL_SDS * sds[a]), max(high, means[a] + TAIL_SDS * sds[a])
+    edges = np.empty(3 * means.size + 2)
+    edges[-2], edges[-1] = low, high
+    for a in range(means.size):
+        for i in range(3):
+            edges[3 * a + i] = min(max(means[a] + (i - 1) * PANEL_SDS * sds[a], low), high)
+    sort_small(edges)
+    return edges
+
+
+@compiled
+def sort_small(values: FloatArray) -> None:
+    """Sort a few values in place, by insertion.
+
+    >>> values = np.array([2.0, 3.0, 1.0])
+    >>> sort_small(values)
+    >>> values
+    array([1., 2., 3.])
+    """
+    for i in range(1, values.size):
+        value, j = values[i], i
+        while j > 0 and values[j - 1] > value:
+            values[j] = values[j - 1]
+            j -= 1
+        values[j] = value
+
+
+@compiled
+def add_integrand(
+    z: float, weight: float, mean: FloatArray, sd: FloatArray, below: FloatArray, wins: FloatArray
+) -> None:
+    """Add ``weight * phi_a(z) prod_{b != a} Phi_b(z)`` to ``wins[a]`` of every action (``below`` is scratch)."""
+    for b in range(mean.size):
+        below[b] = 0.5 * math.erfc((mean[b] - z) / sd[b] / SQRT_2)
+    for a in range(mean.size):
+        score = (z - mean[a]) / sd[a]
+        density = math.exp(-0.5 * score * score) / (sd[a] * SQRT_2PI)
+        for b in range(mean.size):
+            if b != a:
+                density *= below[b]
+        wins[a] += weight * density

@@ -1,4 +1,4 @@
-"""What a policy must do, and no more: probabilities of all actions for a block of events."""
+"""The protocols of a policy: Policy, LearningPolicy, StartsFresh and LogPolicy."""
 
 from __future__ import annotations
 
@@ -12,54 +12,54 @@ from backcast.log import Log
 
 @runtime_checkable
 class Policy(Protocol):
-    """A rule for choosing actions: ``probabilities`` under the present state, for a block of events."""
+    """A rule for choosing actions: ``probabilities`` under the current state, for a block of events."""
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """Probabilities of all K actions for each event, shape ``(n, K)``, rows summing to 1."""
+        """Return the probabilities of all K actions for each event, shape ``(n, K)``, rows summing to 1."""
         ...
 
 
 @runtime_checkable
 class LearningPolicy(Policy, Protocol):
-    """A policy that changes: accepted events arrive ``batch_size`` at a time, in order.
+    """A policy that learns: accepted events arrive ``batch_size`` at a time, in order.
 
-    ``batch_size`` is 1 where it is missing. Between two calls of ``learn`` the probabilities may not change.
+    ``batch_size`` defaults to 1. Between two calls of ``learn`` the probabilities must not change.
     """
 
     def learn(self, contexts: Contexts, actions: IntArray, rewards: FloatArray, probabilities: FloatArray) -> None:
-        """Take in accepted events; ``probabilities`` are the policy's own, of the actions taken."""
+        """Learn from accepted events; ``probabilities`` are the policy's, of the actions taken."""
         ...
 
 
 @runtime_checkable
 class StartsFresh(Protocol):
-    """A policy that wants to know the sizes before the first event; called on the evaluator's copy."""
+    """A policy that needs the sizes before the first event; evaluators call ``start`` on their copy."""
 
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        """Prepare for ``n_actions`` actions and ``n_features`` features (of each action, if they have their own)."""
+        """Prepare for ``n_actions`` actions and ``n_features`` features (per action, if actions have features)."""
         ...
 
 
 @runtime_checkable
 class LogPolicy(Protocol):
-    """A policy that looks at the log's own record of each event, such as the logger itself."""
+    """A policy that reads the log's record of each event, such as the logging policy."""
 
     def probabilities_of(self, log: Log) -> FloatArray:
-        """Probabilities of all K actions at each event of this (part of a) log."""
+        """Return the probabilities of all K actions at each event of this (part of a) log."""
         ...
 
 
 def is_learning(policy: object) -> TypeGuard[LearningPolicy]:
     """Whether the policy learns from accepted events.
 
-    >>> class Still:
+    >>> class NeverLearns:
     ...     def probabilities(self, contexts, available=None): ...
-    >>> is_learning(Still())
+    >>> is_learning(NeverLearns())
     False
     """
     return callable(getattr(policy, "learn", None))
 
 
 def batch_size_of(policy: object) -> int:
-    """How many accepted events the policy takes at a time (1 where it does not say)."""
+    """Return how many accepted events the policy learns from at a time (1 by default)."""
     return int(getattr(policy, "batch_size", 1))

@@ -1,4 +1,4 @@
-"""Policies whose kernels are compiled: the base of the built-in ones, and the way to write your own."""
+"""Compiled policies: the base class of the built-in learners, and Compiled for user kernels."""
 
 from __future__ import annotations
 
@@ -12,17 +12,20 @@ from typing import Any, final
 import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._kernels.contexts import add_scores as add_scores
+from backcast._kernels.contexts import dot_row as dot_row
+from backcast._kernels.contexts import load_row as load_row
 from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
 from backcast.errors import PolicyError
 
-_NUMBERS = count(1)
+_CLASS_NUMBERS = count(1)
 
 
 class CompiledPolicy(ABC):
-    """A learning policy that lives in compiled code, so that the engine can run it wholly compiled.
+    """A learning policy with compiled kernels, so that the engine's whole loop can be compiled.
 
-    A subclass gives ``initial_state``: a NamedTuple of arrays and numbers whose class has kernels registered.
+    A subclass defines ``initial_state``: a NamedTuple of arrays and numbers whose class has kernels registered.
     """
 
     def __init__(self, batch_size: int = 1) -> None:
@@ -31,27 +34,27 @@ class CompiledPolicy(ABC):
         self._state: Any = None
 
     @abstractmethod
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> Any:
-        """The state before the first event; ``own_features`` says that each action has features of its own."""
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> Any:
+        """Return the state before the first event; contexts are ``(n, K, d)`` if ``has_action_features``."""
 
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        """Take note of the sizes; a state that has already learned is kept."""
+        """Store the sizes; a policy that has already learned keeps its state."""
         if self._state is None:
             self._sizes = (n_actions, n_features)
 
     def state_for(self, contexts: Contexts) -> Any:
-        """The live state, made at the first sight of contexts."""
+        """Return the current state, created when the first contexts arrive."""
         if self._state is None:
             if self._sizes is None:
                 raise PolicyError(
-                    f"{self!r} does not know its sizes yet; call start(n_actions, n_features, rng) first "
+                    f"{self!r} has not been started; call start(n_actions, n_features, rng) first "
                     "(evaluators do it on their copy)"
                 )
             self._state = self.initial_state(*self._sizes, contexts.ndim == 3)
         return self._state
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """Probabilities of all actions for each event under the present state."""
+        """Return the probabilities of all actions for each event under the current state."""
         state = self.state_for(contexts)
         assert self._sizes is not None
         out = np.empty((contexts.shape[0], self._sizes[0]))
@@ -71,21 +74,21 @@ class CompiledPolicy(ABC):
 
 @final
 class Compiled(CompiledPolicy):
-    """A compiled policy of your own, from a state and two kernels.
+    """A user's compiled policy, from a state and two kernels.
 
-    Both kernels are plain Python within what Numba compiles; they are compiled with the engine's loop around them.
-    Features are read through ``backcast.kernels.views``: ``add_scores``, ``dot_row`` and ``load_row``.
+    Both kernels are Python functions that Numba can compile; they are compiled together with the engine's loop.
+    They read features by ``add_scores``, ``dot_row`` and ``load_row`` of this module.
 
     Parameters
     ----------
     initial
-        ``initial(n_actions, n_features)`` gives the state: an instance of a NamedTuple class of arrays and numbers.
+        ``initial(n_actions, n_features)`` returns the state: an instance of a NamedTuple class of arrays and numbers.
     score
         ``score(state, view, k, available, out)`` writes the probabilities of all actions at event ``k`` into ``out``.
     learn
         ``learn(state, view, k, action, reward, probability)`` changes the state's arrays in place.
     batch_size
-        How many accepted events it learns from at a time.
+        Number of accepted events that it learns from at a time.
 
     Examples
     --------
@@ -116,36 +119,39 @@ class Compiled(CompiledPolicy):
         super().__init__(batch_size)
         self._initial, self._score, self._learn = initial, score, learn
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> Any:
-        """The user's state, in a class that knows the user's kernels."""
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> Any:
+        """Return the user's state, as an instance of a class that has the user's kernels registered."""
         state = self._initial(n_actions, n_features)
         if not (isinstance(state, tuple) and hasattr(state, "_fields")):
-            raise PolicyError(f"initial() gave {type(state).__name__}; a compiled state is a NamedTuple of arrays")
+            raise PolicyError(
+                f"initial() returned {type(state).__name__}; a compiled state must be a NamedTuple of arrays"
+            )
         if is_builtin(state):
-            name = type(state).__name__
-            raise PolicyError(f"{name} has kernels already; give each compiled policy a state class of its own")
-        return _own_class(type(state), self._score, self._learn)(*state)
+            raise PolicyError(f"{type(state).__name__} has kernels already; define a state class for this policy")
+        return _state_class(type(state), self._score, self._learn)(*state)
 
     def __getstate__(self) -> dict[str, Any]:
-        # the class of the live state exists in this process only
+        # the class of the state exists in this process only
         return {**vars(self), "_state": None if self._state is None else tuple(self._state)}
 
     def __setstate__(self, fields: dict[str, Any]) -> None:
         vars(self).update(fields)
         if self._state is not None:
             assert self._sizes is not None
-            kind: Any = type(self._initial(*self._sizes))
-            self._state = _own_class(kind, self._score, self._learn)(*self._state)
+            user_class: Any = type(self._initial(*self._sizes))
+            self._state = _state_class(user_class, self._score, self._learn)(*self._state)
 
 
 @cache
-def _own_class(kind: Any, score: Kernel, learn: Kernel) -> Any:
-    """A copy of a state class for these kernels alone.
+def _state_class(user_class: Any, score: Kernel, learn: Kernel) -> Any:
+    """Return a copy of a state class with these kernels registered.
 
-    Numba tells named tuples apart by the name and the fields of their class. Without a name of its own, a class that is
-    written anew, as in a notebook's cell run twice, would be served the kernels of the old one.
+    Numba distinguishes named tuples by the name and the fields of their class. Without a unique name, a class that is
+    defined again, as in a notebook's cell run twice, would get the kernels of the old one.
     """
     make: Any = namedtuple
-    twin = make(f"{kind.__name__}_{next(_NUMBERS)}", kind._fields, module=kind.__module__)
-    register(twin, score=score, learn=learn)
-    return twin
+    state_class = make(
+        f"{user_class.__name__}_{next(_CLASS_NUMBERS)}", user_class._fields, module=user_class.__module__
+    )
+    register(state_class, score=score, learn=learn)
+    return state_class

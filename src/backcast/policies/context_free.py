@@ -1,4 +1,4 @@
-"""Learners that ignore the context: UCB1 and the plain cycle through the actions."""
+"""Policies that ignore the context: UCB1 and RoundRobin."""
 
 from __future__ import annotations
 
@@ -10,12 +10,12 @@ from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._kernels.contexts import View
 from backcast._kernels.dispatch import register
 from backcast._validation import at_least, count
-from backcast.policies._choice import best_of, is_open
+from backcast.policies._choice import argmax_probabilities, is_available
 from backcast.policies.compiled import CompiledPolicy
 
 
 class CountState(NamedTuple):
-    """Plays and summed rewards of each action, and the width of the optimism."""
+    """Plays and summed rewards of each action, and the exploration constant."""
 
     plays: FloatArray
     sums: FloatArray
@@ -29,46 +29,44 @@ class CycleState(NamedTuple):
 
 
 def score_ucb1(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """``mean + exploration sqrt(2 ln t / plays)``, unplayed actions first (Auer, Cesa-Bianchi, Fischer 2002)."""
+    """``mean + exploration sqrt(2 ln t / plays)``, unplayed actions first (Auer, Cesa-Bianchi and Fischer 2002)."""
     bonus = state.exploration * np.sqrt(2.0 * np.log(max(state.plays.sum(), 1.0)))
     for a in range(out.size):
         if state.plays[a] == 0.0:
             out[a] = np.inf
         else:
             out[a] = state.sums[a] / state.plays[a] + bonus / np.sqrt(state.plays[a])
-    best_of(out, available, k)
+    argmax_probabilities(out, available, k)
 
 
 def learn_ucb1(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
-    """Count the play and its reward."""
+    """Add the play and its reward."""
     state.plays[action] += 1.0
     state.sums[action] += reward
 
 
 def score_cycle(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """The next action of the cycle that is eligible."""
+    """Choose the next eligible action of the cycle."""
     out[:] = 0.0
     for step in range(out.size):
         action = (state.played[0] + step) % out.size
-        if is_open(available, k, action):
+        if is_available(available, k, action):
             out[action] = 1.0
             return
 
 
 def learn_cycle(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
-    """Turn the wheel by one."""
+    """Advance to the next action."""
     state.played[0] += 1
 
 
 register(CountState, score=score_ucb1, learn=learn_ucb1, context_free=True)
-
-
 register(CycleState, score=score_cycle, learn=learn_cycle, context_free=True)
 
 
 @final
 class UCB1(CompiledPolicy):
-    """UCB1: the action of largest ``mean + exploration sqrt(2 ln t / plays)``; unplayed ones first.
+    """The action of largest ``mean + exploration sqrt(2 ln t / plays)``; unplayed ones first (Auer et al. 2002).
 
     Examples
     --------
@@ -86,14 +84,14 @@ class UCB1(CompiledPolicy):
     def __repr__(self) -> str:
         return f"UCB1(exploration={self.exploration:g}, batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> CountState:
-        """No plays yet."""
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> CountState:
+        """Return the state without plays."""
         return CountState(np.zeros(n_actions), np.zeros(n_actions), self.exploration)
 
 
 @final
 class RoundRobin(CompiledPolicy):
-    """The actions in turn, whatever happens: 0, 1, ..., K-1, 0, ...
+    """The actions in turn, independent of the rewards: 0, 1, ..., K-1, 0, ...
 
     Examples
     --------
@@ -109,6 +107,6 @@ class RoundRobin(CompiledPolicy):
     def __repr__(self) -> str:
         return f"RoundRobin(batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> CycleState:
-        """At the first action."""
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> CycleState:
+        """Return the state at the first action."""
         return CycleState(np.zeros(1, dtype=np.int64))

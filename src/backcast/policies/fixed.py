@@ -1,4 +1,4 @@
-"""Policies that never change: uniform, fixed probabilities, epsilon-greedy over given scores, the logger itself."""
+"""Policies that do not learn: Uniform, Fixed, FromScores and Logged."""
 
 from __future__ import annotations
 
@@ -12,17 +12,17 @@ from backcast._kernels.contexts import mask_of
 from backcast._validation import share
 from backcast.errors import OptionError, PolicyError
 from backcast.log import Log
-from backcast.policies._choice import greedy_block
+from backcast.policies._choice import epsilon_greedy_rows
 
 
 def greedy_probabilities(scores: FloatArray, epsilon: float, available: BoolArray | None = None) -> FloatArray:
-    """Epsilon-greedy probabilities from a block of scores, ties sharing.
+    """Return epsilon-greedy probabilities for a block of scores; ties share equally.
 
     >>> greedy_probabilities(np.array([[0.0, 2.0]]), epsilon=0.5)
     array([[0.25, 0.75]])
     """
     out = np.array(scores, dtype=np.float64, ndmin=2, order="C")
-    greedy_block(out, epsilon, mask_of(available))
+    epsilon_greedy_rows(out, epsilon, mask_of(available))
     return out
 
 
@@ -45,25 +45,24 @@ class Uniform:
         return "Uniform()"
 
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        """Take note of the number of actions."""
+        """Store the number of actions."""
         self._n_actions = n_actions
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """``1/K`` everywhere, or one over the number of eligible actions."""
+        """Return one over the number of eligible actions."""
         if available is not None:
             return np.asarray(available / available.sum(axis=1, keepdims=True))
         if self._n_actions is None:
-            raise PolicyError("Uniform() does not know the number of actions; call start(n_actions, ...) first")
+            raise PolicyError("Uniform() has not been started; call start(n_actions, n_features, rng) first")
         return np.full((contexts.shape[0], self._n_actions), 1.0 / self._n_actions)
 
 
 @final
 class Fixed:
-    """A policy that never learns, from a probability vector or a function of the contexts.
+    """A policy with constant probabilities, or with probabilities that are a given function of the contexts.
 
-    A vector meets unavailable actions by sharing their probability out in proportion; a function must
-    return ``(n, K)`` probabilities itself. A single number is not a policy but a fixed acceptance multiplier, for
-    ``DRns(acceptance=Fixed(c))``.
+    If actions are unavailable, the probabilities of a vector are renormalised over the others; a function must
+    return the ``(n, K)`` probabilities of all actions.
 
     Examples
     --------
@@ -77,12 +76,14 @@ class Fixed:
     def __init__(self, probabilities: Any) -> None:
         self._function: Callable[[Contexts], Any] | None = probabilities if callable(probabilities) else None
         self._vector = np.zeros(0) if callable(probabilities) else np.asarray(probabilities, dtype=np.float64)
-        self.multiplier: float | None = float(self._vector) if self._vector.ndim == 0 else None
-        if (
-            self._function is None
-            and self.multiplier is None
-            and not (self._vector.ndim == 1 and (self._vector >= 0).all() and abs(self._vector.sum() - 1) <= 1e-9)
-        ):
+        if self._function is not None:
+            return
+        if self._vector.ndim == 0:
+            raise OptionError(
+                f"Fixed({probabilities!r}): a policy needs K probabilities, as in Fixed([0.5, 0.5]); for a fixed "
+                f"acceptance multiplier write DRns(acceptance={probabilities!r})"
+            )
+        if self._vector.ndim != 1 or (self._vector < 0).any() or not abs(self._vector.sum() - 1) <= 1e-9:
             raise OptionError(f"Fixed({probabilities!r}): give K probabilities >= 0 that sum to 1, or a function")
 
     def __repr__(self) -> str:
@@ -91,9 +92,7 @@ class Fixed:
         return f"Fixed({np.array2string(self._vector, threshold=8, separator=', ')})"
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """The same probabilities always, or what the function says."""
-        if self.multiplier is not None:
-            raise PolicyError(f"Fixed({self.multiplier:g}) is an acceptance multiplier; a policy needs K probabilities")
+        """Return the constant probabilities, or those of the function."""
         if self._function is not None:
             return np.asarray(self._function(contexts), dtype=np.float64)
         block = np.tile(self._vector, (contexts.shape[0], 1))
@@ -101,7 +100,7 @@ class Fixed:
             return block
         block = block * available
         total = block.sum(axis=1, keepdims=True)
-        # where the vector has nothing left among the eligible, the choice among them is even
+        # if all available actions have probability 0, the choice among them is uniform
         return np.where(total > 0, block / np.where(total > 0, total, 1.0), available / available.sum(1, keepdims=True))
 
 
@@ -127,13 +126,13 @@ class FromScores:
         return f"FromScores({getattr(owner, '__name__', type(owner).__name__)}, epsilon={self.epsilon:g})"
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """The best-scored action, softened."""
+        """Return the epsilon-greedy probabilities of the scores."""
         return greedy_probabilities(np.asarray(self._function(contexts), dtype=np.float64), self.epsilon, available)
 
 
 @final
 class Logged:
-    """The logger itself, for self-evaluation: its probabilities as recorded, or as a function of the contexts.
+    """The logging policy, for self-evaluation: its recorded probabilities, or a function of the contexts.
 
     With no argument it reads the ``logging_probabilities`` of the log; an ``(n, K)`` array is read by row number.
 
@@ -152,7 +151,7 @@ class Logged:
         return "Logged()" if self._function is None else f"Logged({getattr(self._function, '__name__', 'function')})"
 
     def probabilities_of(self, log: Log) -> FloatArray:
-        """What the logger gave to every action at these events."""
+        """Return the logger's probabilities of all actions at these events."""
         if self._function is not None:
             return self.probabilities(log.contexts, log.available)
         if self._table is not None:
@@ -169,7 +168,9 @@ class Logged:
         return log.logging_probabilities
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
-        """What the logger's function says of these contexts."""
+        """Return the probabilities of the logger's function at these contexts."""
         if self._function is None:
-            raise PolicyError("Logged() from a record knows only the log's own events; give it a function of contexts")
+            raise PolicyError(
+                "Logged() without a function is defined only for the events of the log; use Logged(function)"
+            )
         return np.asarray(self._function(contexts), dtype=np.float64)

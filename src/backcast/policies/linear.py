@@ -1,4 +1,9 @@
-"""Linear learners: ridge regression per action (or one for all, when actions have features), four ways to explore."""
+"""Policies on ridge regressions: EpsilonGreedy, Softmax, LinUCB and LinearThompson.
+
+Each action has its regression; if contexts are features of each action, one regression serves all. The states and
+their kernels come first, then the policies. A kernel that scores one action at all events (``raw_*``) and one that
+turns a row of scores into probabilities (``choose_*``) let the engine rescore only the action that was updated.
+"""
 
 from __future__ import annotations
 
@@ -8,8 +13,8 @@ from backcast._arrays import BoolArray, FloatArray
 from backcast._kernels.contexts import View, add_scores, dot_column
 from backcast._kernels.dispatch import register
 from backcast._validation import at_least, count, share
-from backcast.policies._choice import best_of, epsilon_greedy, softmax, win_probabilities
-from backcast.policies._ridge import Ridge, deviation, deviations, learn_linear, new_ridge, ridge_with_variances
+from backcast.policies._choice import argmax_probabilities, epsilon_greedy, softmax, win_probabilities
+from backcast.policies._ridge import Ridge, learn_linear, new_ridge, prediction_sd, prediction_sds, ridge_with_variances
 from backcast.policies.compiled import CompiledPolicy
 
 
@@ -28,7 +33,7 @@ class SoftmaxState(NamedTuple):
 
 
 class UpperState(NamedTuple):
-    """Regressions and the width of the optimism."""
+    """Regressions and the width of the confidence bound."""
 
     ridge: Ridge
     alpha: float
@@ -42,79 +47,73 @@ class ThompsonState(NamedTuple):
 
 
 def raw_mean(state: Any, view: View, action: int, out: FloatArray) -> None:
-    """The predicted reward of one action at every event, ``theta.x``."""
+    """Write the predicted reward ``theta.x`` of one action at every event."""
     dot_column(view, action, state.ridge.theta, out)
 
 
 def choose_greedy(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
-    """The best prediction, with a share ``epsilon`` spread over all."""
+    """Turn predictions into epsilon-greedy probabilities."""
     epsilon_greedy(out, state.epsilon, available, k)
 
 
 def score_greedy(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """Predictions of all actions, then the choice."""
+    """Write the epsilon-greedy probabilities of all actions at event ``k``."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
     epsilon_greedy(out, state.epsilon, available, k)
 
 
 def choose_softmax(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
-    """``exp(prediction / temperature)``, normalised."""
+    """Turn predictions into ``exp(prediction / temperature)``, normalised."""
     softmax(out, state.temperature, available, k)
 
 
 def score_softmax(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """Predictions of all actions, then the choice."""
+    """Write the softmax probabilities of all actions at event ``k``."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
     softmax(out, state.temperature, available, k)
 
 
 def raw_upper(state: Any, view: View, action: int, out: FloatArray) -> None:
-    """``theta.x + alpha sqrt(x' A^-1 x)`` of one action at every event (Li et al. 2010, Algorithm 1)."""
+    """Write ``theta.x + alpha sqrt(x' A^-1 x)`` of one action at every event (Li et al. 2010, Algorithm 1, line 9)."""
     ridge = state.ridge
     dot_column(view, action, ridge.theta, out)
     for k in range(out.size):
-        out[k] += state.alpha * deviation(ridge, view, k, action)
+        out[k] += state.alpha * prediction_sd(ridge, view, k, action)
 
 
 def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
-    """The largest bound."""
-    best_of(out, available, k)
+    """Turn upper bounds into the choice of the largest (Li et al. 2010, Algorithm 1, line 11)."""
+    argmax_probabilities(out, available, k)
 
 
 def score_upper(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """Upper bounds of all actions, the best one taken."""
+    """Choose the action of the largest upper bound at event ``k``."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
-    widths = deviations(state.ridge, view, k)
+    sds = prediction_sds(state.ridge, view, k)
     for a in range(out.size):
-        out[a] += state.alpha * widths[a]
-    best_of(out, available, k)
+        out[a] += state.alpha * sds[a]
+    argmax_probabilities(out, available, k)
 
 
 def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
-    """Probability that the action's draw from ``N(theta.x, scale^2 x' A^-1 x)`` is the largest."""
+    """Write the probability that the action's draw from ``N(theta.x, scale^2 x' A^-1 x)`` is the largest."""
     out[:] = 0.0
     add_scores(view, k, state.ridge.theta, out)
-    win_probabilities(out, state.scale * deviations(state.ridge, view, k), available, k)
+    win_probabilities(out, state.scale * prediction_sds(state.ridge, view, k), available, k)
 
 
 register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
-
-
 register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
-
-
 register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper, greedy=True)
-
-
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 
 @final
 class EpsilonGreedy(CompiledPolicy):
-    """Best action by ridge regression, a share ``epsilon`` explored uniformly.
+    """The action of best ridge prediction, with a share ``epsilon`` of uniform exploration.
 
     Examples
     --------
@@ -134,9 +133,9 @@ class EpsilonGreedy(CompiledPolicy):
     def __repr__(self) -> str:
         return f"EpsilonGreedy(epsilon={self.epsilon:g}, ridge={self.ridge:g}, batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> GreedyState:
-        """Regressions with nothing learned."""
-        return GreedyState(new_ridge(n_actions, n_features, own_features, self.ridge), self.epsilon)
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> GreedyState:
+        """Return regressions without observations."""
+        return GreedyState(new_ridge(n_actions, n_features, has_action_features, self.ridge), self.epsilon)
 
 
 @final
@@ -160,16 +159,16 @@ class Softmax(CompiledPolicy):
     def __repr__(self) -> str:
         return f"Softmax(temperature={self.temperature:g}, ridge={self.ridge:g}, batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> SoftmaxState:
-        """Regressions with nothing learned."""
-        return SoftmaxState(new_ridge(n_actions, n_features, own_features, self.ridge), self.temperature)
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> SoftmaxState:
+        """Return regressions without observations."""
+        return SoftmaxState(new_ridge(n_actions, n_features, has_action_features, self.ridge), self.temperature)
 
 
 @final
 class LinUCB(CompiledPolicy):
     """The action of largest upper confidence bound ``theta.x + alpha sqrt(x' A^-1 x)`` (Li et al. 2010).
 
-    One regression per action; when contexts are features of each action, one for all of them.
+    One regression per action; if contexts are features of each action, one for all of them.
 
     Examples
     --------
@@ -189,18 +188,18 @@ class LinUCB(CompiledPolicy):
     def __repr__(self) -> str:
         return f"LinUCB(alpha={self.alpha:g}, ridge={self.ridge:g}, batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> UpperState:
-        """Regressions with nothing learned."""
-        return UpperState(ridge_with_variances(n_actions, n_features, own_features, self.ridge), self.alpha)
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> UpperState:
+        """Return regressions without observations."""
+        return UpperState(ridge_with_variances(n_actions, n_features, has_action_features, self.ridge), self.alpha)
 
 
 @final
 class LinearThompson(CompiledPolicy):
-    """Thompson sampling on ridge regressions, with its choice probabilities computed rather than sampled.
+    """Thompson sampling on ridge regressions (Agrawal and Goyal 2013), with probabilities computed instead of sampled.
 
     Each action's score is drawn from ``N(theta.x, scale^2 x' A^-1 x)``, independently; the probability of being the
-    largest is a one-dimensional integral, done by quadrature (see :mod:`backcast.policies.race`).
-    When actions have features of their own they share one regression; draws are then taken as independent across
+    largest is a one-dimensional integral, computed by quadrature.
+    If contexts are features of each action, all share one regression; draws are then treated as independent across
     actions, which is the usual per-action approximation.
 
     Examples
@@ -220,6 +219,6 @@ class LinearThompson(CompiledPolicy):
     def __repr__(self) -> str:
         return f"LinearThompson(scale={self.scale:g}, ridge={self.ridge:g}, batch_size={self.batch_size})"
 
-    def initial_state(self, n_actions: int, n_features: int, own_features: bool) -> ThompsonState:
-        """Regressions with nothing learned."""
-        return ThompsonState(ridge_with_variances(n_actions, n_features, own_features, self.ridge), self.scale)
+    def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> ThompsonState:
+        """Return regressions without observations."""
+        return ThompsonState(ridge_with_variances(n_actions, n_features, has_action_features, self.ridge), self.scale)

@@ -1,7 +1,7 @@
-"""Ridge regression for a whole grid of penalties at the price of one.
+"""Ridge regression for a grid of penalties at the cost of a single one.
 
 All solve ``min_(b, c) sum_k w_k (y_k - x_k b - c)^2 + alpha |b|^2`` with positive weights scaled to mean 1 and the
-intercept c free. Few features: one eigendecomposition of the Gram matrix serves every alpha. Many features, or
+intercept c not penalised. Few features: one eigendecomposition of the Gram matrix serves every alpha. Many features, or
 sparse ones: Golub-Kahan bidiagonalisation, whose Krylov space is the same for every alpha (Paige and Saunders 1982,
 "LSQR"; Frommer and Maass 1999 on shifts).
 """
@@ -14,17 +14,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
-from backcast.reward_models.regression import mean_one
+from backcast.reward_models.regression import scale_to_mean_one
 
-MOST_DENSE = 200  # beyond this many features the Gram matrix costs more than the Krylov steps
-
-
-STEPS = 30
+MAX_GRAM_FEATURES = 200  # beyond, the Gram matrix costs more than the Krylov steps
+KRYLOV_STEPS = 30
 
 
 @dataclass(frozen=True, eq=False)
 class Examples:
-    """What a regression is fitted on: features ``(n, d)``, rewards ``(n,)`` and positive weights ``(n,)``."""
+    """Training data of a regression: features ``(n, d)``, rewards ``(n,)`` and positive weights ``(n,)``."""
 
     features: Contexts
     rewards: FloatArray
@@ -41,8 +39,15 @@ class RidgePath(NamedTuple):
     intercepts: FloatArray
 
 
+class WeightedMoments(NamedTuple):
+    """``Z' diag(w) Z`` of ``Z = [1, x, y]``, and the number of examples; both add over disjoint sets of examples."""
+
+    matrix: FloatArray
+    n: int
+
+
 def ridge_path(examples: Examples, alphas: FloatArray) -> RidgePath:
-    """The ridge solutions of one set of examples for every penalty.
+    """Return the ridge solutions for every penalty.
 
     >>> two = Examples(np.array([[-1.0], [1.0]]), rewards=np.array([0.0, 1.0]), weights=np.ones(2))
     >>> ridge_path(two, alphas=np.array([2.0, 6.0])).slopes[:, 0]
@@ -52,66 +57,68 @@ def ridge_path(examples: Examples, alphas: FloatArray) -> RidgePath:
     """
     if _prefers_krylov(examples.features):
         return _krylov_path(examples, alphas)
-    center, shifted = _shifted(examples)
-    return _path_of_moments(_moments(shifted), center, alphas)
+    center, centred = _center_features(examples)
+    return _solve_moments(_moments(centred), center, alphas)
 
 
 def ridge_paths_without_folds(examples: Examples, fold: IntArray, folds: int, alphas: FloatArray) -> list[RidgePath]:
-    """For each fold ``0..folds-1``, the path fitted on the examples outside it (there must be some).
+    """Return, for each fold ``0..folds-1``, the path fitted on the examples outside it (there must be some).
 
-    Moments add over examples, so each fold's are taken once and summed.
+    Moments add over examples, so each fold's are computed once and summed.
     """
     if _prefers_krylov(examples.features):
         return [_krylov_path(examples[fold != f], alphas) for f in range(folds)]
-    center, shifted = _shifted(examples)
-    moments = np.array([_moments(shifted[fold == f]) for f in range(folds)])
-    rest = [moments[np.arange(folds) != f].sum(axis=0) for f in range(folds)]
-    return [_path_of_moments(part, center, alphas) for part in rest]
+    center, centred = _center_features(examples)
+    moments = [_moments(centred[fold == f]) for f in range(folds)]
+    matrices, counts = np.array([m.matrix for m in moments]), np.array([m.n for m in moments])
+    paths = []
+    for f in range(folds):
+        others = np.arange(folds) != f
+        outside = WeightedMoments(matrices[others].sum(axis=0), int(counts[others].sum()))
+        paths.append(_solve_moments(outside, center, alphas))
+    return paths
 
 
 def _prefers_krylov(features: Contexts) -> bool:
-    return is_sparse(features) or features.shape[1] > MOST_DENSE
+    return is_sparse(features) or features.shape[1] > MAX_GRAM_FEATURES
 
 
-def _shifted(examples: Examples) -> tuple[FloatArray, Examples]:
-    """Examples with features moved to mean 0: large offsets would eat the digits of the Gram matrix."""
-    dense = np.asarray(examples.features)
-    center = dense.mean(axis=0)
-    return center, Examples(dense - center, examples.rewards, examples.weights)
+def _center_features(examples: Examples) -> tuple[FloatArray, Examples]:
+    """Return the mean of the features and the examples around it: large offsets cost the Gram matrix its precision."""
+    features = np.asarray(examples.features)
+    center = features.mean(axis=0)
+    return center, Examples(features - center, examples.rewards, examples.weights)
 
 
-def _moments(examples: Examples) -> FloatArray:
-    """``Z' diag(w, 1) Z`` in one additive array: weighted moments of ``Z = [1, x, y]``, and the count in the corner.
-
-    The corner of ``y'y`` is not needed by the fit and carries the number of examples instead.
-    """
+def _moments(examples: Examples) -> WeightedMoments:
     rewards, weights = examples.rewards, examples.weights
-    columns = np.column_stack([np.ones(rewards.size), np.asarray(examples.features), rewards])
-    moments: FloatArray = columns.T @ (weights[:, None] * columns)
-    moments[-1, -1] = rewards.size
-    return moments
+    z = np.column_stack([np.ones(rewards.size), np.asarray(examples.features), rewards])
+    return WeightedMoments(z.T @ (weights[:, None] * z), rewards.size)
 
 
-def _path_of_moments(moments: FloatArray, center: FloatArray, alphas: FloatArray) -> RidgePath:
-    """Solve for every alpha from the moments of the shifted features."""
-    total, count = moments[0, 0], moments[-1, -1]
-    means = moments[0, 1:] / total
-    centred = (moments[1:, 1:] / total - np.outer(means, means)) * count
-    values, vectors = np.linalg.eigh(centred[:-1, :-1])
-    shrunk = (vectors.T @ centred[:-1, -1]) / (np.maximum(values, 0.0) + alphas[:, None])
+def _solve_moments(moments: WeightedMoments, center: FloatArray, alphas: FloatArray) -> RidgePath:
+    """Solve for every alpha from the moments of the centred features."""
+    total = moments.matrix[0, 0]
+    means = moments.matrix[0, 1:] / total
+    # weighted covariance of [x, y], scaled to weights of mean 1
+    scatter = (moments.matrix[1:, 1:] / total - np.outer(means, means)) * moments.n
+    values, vectors = np.linalg.eigh(scatter[:-1, :-1])
+    # b = V (D + alpha)^-1 V' (x'y) with the eigendecomposition x'x = V D V'
+    shrunk = (vectors.T @ scatter[:-1, -1]) / (np.maximum(values, 0.0) + alphas[:, None])
     slopes = shrunk @ vectors.T
     return RidgePath(slopes, means[-1] - slopes @ (means[:-1] + center))
 
 
 def _krylov_path(examples: Examples, alphas: FloatArray) -> RidgePath:
     """Project on the Krylov space of the centred, weighted design, then solve the small problem for every alpha."""
-    weights = mean_one(examples.weights)
+    weights = scale_to_mean_one(examples.weights)
     share = weights / weights.sum()
     x_mean: FloatArray = np.asarray(examples.features.T @ share)
     y_mean = float(share @ examples.rewards)
     design = _Design(examples.features, x_mean, np.sqrt(weights))
-    basis, small, norm = _bidiagonalise(design, np.sqrt(weights) * (examples.rewards - y_mean))
-    left, values, right = np.linalg.svd(small, full_matrices=False)
+    basis, bidiagonal, norm = _bidiagonalise(design, np.sqrt(weights) * (examples.rewards - y_mean))
+    # the right side is norm times the first unit vector: only the first row of U is needed
+    left, values, right = np.linalg.svd(bidiagonal, full_matrices=False)
     shrunk = norm * left[0] * values / (values**2 + alphas[:, None])
     slopes = shrunk @ right @ basis
     return RidgePath(slopes, y_mean - slopes @ x_mean)
@@ -137,23 +144,25 @@ class _Design:
 def _bidiagonalise(design: _Design, target: FloatArray) -> tuple[FloatArray, FloatArray, float]:
     """Golub-Kahan: orthonormal rows ``V``, lower bidiagonal ``B`` and ``|target|`` with ``A V' = U B``.
 
-    The first column of ``U`` points to the target. A direction of zeros ends the basis where the space is exhausted.
+    The first column of ``U`` is the direction of the target. If the Krylov space is exhausted the last row is zero.
     """
     n, d = design.features.shape
-    steps = max(1, min(STEPS, n, d))
-    basis, small = np.zeros((steps, d)), np.zeros((steps + 1, steps))
-    norm = beta = float(np.linalg.norm(target))
+    steps = max(1, min(KRYLOV_STEPS, n, d))
+    basis, bidiagonal = np.zeros((steps, d)), np.zeros((steps + 1, steps))
+    norm = float(np.linalg.norm(target))
     u = target / norm if norm > 0 else target
     for j in range(steps):
+        # alpha_j v_j = A' u_j - beta_j v_(j-1), by orthogonalising against all earlier rows: rounding errors would
+        # otherwise make the basis lose its orthogonality (doing it twice is enough)
         v = design.transposed_times(u)
-        # Rounding lets the basis lose its right angles; taking out the earlier rows (twice is enough) keeps them.
         for _ in range(2):
             v = v - (basis[:j] @ v) @ basis[:j]
         alpha = float(np.linalg.norm(v))
-        if alpha <= 1e-12 * small[0, 0] or alpha == 0:
-            return basis[: j + 1], small[: j + 2, : j + 1], norm
-        small[j, j], basis[j] = alpha, v / alpha
+        if alpha <= 1e-12 * bidiagonal[0, 0] or alpha == 0:
+            return basis[: j + 1], bidiagonal[: j + 2, : j + 1], norm
+        bidiagonal[j, j], basis[j] = alpha, v / alpha
+        # beta_(j+1) u_(j+1) = A v_j - alpha_j u_j
         u = design.times(basis[j]) - alpha * u
-        small[j + 1, j] = beta = float(np.linalg.norm(u))
+        bidiagonal[j + 1, j] = beta = float(np.linalg.norm(u))
         u = u / beta if beta > 0 else u
-    return basis, small, norm
+    return basis, bidiagonal, norm

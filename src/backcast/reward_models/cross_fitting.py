@@ -1,4 +1,4 @@
-"""Cutting a log into parts: at random, or in stages that grow."""
+"""Predictions out of sample: CrossFit, Split, Progressive, Fitted and Given, and the default choice among them."""
 
 from __future__ import annotations
 
@@ -18,56 +18,79 @@ from backcast.log import Log
 from backcast.reward_models.regression import PerAction, RewardModel
 
 
-def fold_numbers(n: int, folds: int, rng: np.random.Generator) -> IntArray:
-    """A random fold ``0..folds-1`` for each of n events, all folds of nearly equal size.
-
-    >>> np.bincount(fold_numbers(7, 3, np.random.default_rng(0))).tolist()
-    [3, 2, 2]
-    """
-    return rng.permutation(n) % folds
-
-
-def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int]]:
-    """Stretches ``[start, end)`` of n events, each predicted by a model fitted on the events before ``start``.
-
-    >>> list(growing_stages(10, first=2, growth=2.0))
-    [(2, 4), (4, 8), (8, 10)]
-    """
-    start = first
-    while start < n:
-        end = max(start + 1, math.ceil(start * growth))
-        yield start, min(end, n)
-        start = end
-
-
 class OutOfSamplePredictions(NamedTuple):
-    """The events left to evaluate, and the predicted reward of all actions at each: shape ``(m, K)``."""
+    """The events to evaluate, and the predicted reward of all actions at each: shape ``(m, K)``."""
 
     log: Log
     predicted: FloatArray
 
 
 class OutOfSampleModel(Protocol):
-    """A reward model together with the way it is kept honest."""
+    """A reward model together with a way to predict every event without having been fitted on it."""
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """Predictions that owe nothing to the events they are for."""
+        """Return predictions that do not depend on the events they are for."""
         ...
+
+
+def as_out_of_sample(model: object = None, *, folds: int = 5) -> OutOfSampleModel:
+    """Turn any value of the option ``reward_model=`` into a source of predictions out of sample.
+
+    Parameters
+    ----------
+    model
+        A wrapper of this module, returned unchanged; a reward model, cross-fitted; a scikit-learn estimator,
+        cross-fitted as ``PerAction(estimator)``; a number or an ``(n, K)`` array of predictions, used as given;
+        or None for the default ``CrossFit(PerAction())``.
+    folds
+        Number of folds if the model is cross-fitted.
+
+    Examples
+    --------
+    >>> as_out_of_sample()
+    CrossFit(model=PerAction(estimator=None, weights=None), folds=5)
+    >>> as_out_of_sample(0.5)
+    Given(predicted=0.5)
+    """
+    if _is_out_of_sample(model):
+        return model
+    if model is None:
+        return CrossFit(PerAction(), folds)
+    if hasattr(model, "get_params"):
+        return CrossFit(PerAction(model), folds)
+    if isinstance(model, RewardModel):
+        return CrossFit(model, folds)
+    if isinstance(model, numbers.Real):
+        return Given(float(model))
+    try:
+        array = np.asarray(model, dtype=np.float64)
+    except (TypeError, ValueError):
+        array = np.empty(0)
+    if array.ndim != 2:
+        raise OptionError(
+            f"reward_model is a {type(model).__name__}; give a reward model (fit and predict), one wrapped in "
+            "CrossFit, Progressive, Split or Fitted, a number, or an (n, K) array of predictions"
+        )
+    return Given(array)
+
+
+def _is_out_of_sample(model: object) -> TypeGuard[OutOfSampleModel]:
+    return callable(getattr(model, "predictions", None))
 
 
 @dataclass(frozen=True)
 class CrossFit:
-    """Each event is predicted by a model fitted on the folds it is not in; no event is given up.
+    """Each event is predicted by a model fitted on the folds it is not in; all events are evaluated.
 
-    Folds are drawn at random, so that models also learn from later events: right for exchangeable logs. Where the
+    Folds are drawn at random, so that models are also fitted on later events: right for exchangeable logs. If the
     order matters (an adapting logger, drift), use :class:`Progressive`.
 
     Parameters
     ----------
     model
-        The reward model; copied, never fitted itself.
+        The reward model; only copies of it are fitted.
     folds
-        How many parts the log is cut into, at least 2; a log of fewer events gets a fold for each.
+        Number of folds, at least 2; a log of fewer events gets one fold per event.
 
     Examples
     --------
@@ -88,36 +111,36 @@ class CrossFit:
             raise OptionError(f"folds is {self.folds}; cross-fitting needs at least 2")
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """All events, each with the prediction of the model that has not seen its fold."""
+        """Return all events, each with the prediction of the model that was fitted without its fold."""
         n = len(log)
         if n < 2:
             return OutOfSamplePredictions(log, np.full((n, log.n_actions), _prior(log)))
         folds = min(self.folds, n)
-        fold = fold_numbers(n, folds, rng)
+        fold = assign_folds(n, folds, rng)
         predicted = np.empty((n, log.n_actions))
-        for number in range(folds):
-            held = fold == number
-            predicted[held] = _checked_predictions(_fitted_copy(self.model, log[~held]), log[held])
+        for f in range(folds):
+            held_out = fold == f
+            predicted[held_out] = _predict(_fit_copy(self.model, log[~held_out]), log[held_out])
         return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
 class Split:
-    """A random part of the log trains the model; only the rest is evaluated.
+    """The model is fitted on a random part of the log; only the other events are evaluated.
 
     Parameters
     ----------
     model
-        The reward model; copied, never fitted itself.
+        The reward model; only copies of it are fitted.
     fraction
-        Share of the events that train, strictly between 0 and 1.
+        Share of the events that the model is fitted on, strictly between 0 and 1.
 
     Examples
     --------
     >>> from backcast.reward_models.regression import Constant
     >>> log = Log(contexts=None, actions=[0] * 4, rewards=[0.5] * 4, propensities=[1.0] * 4)
-    >>> left, predicted = Split(Constant(), fraction=0.25).predictions(log, np.random.default_rng(0))
-    >>> len(left), predicted.tolist()
+    >>> evaluated, predicted = Split(Constant(), fraction=0.25).predictions(log, np.random.default_rng(0))
+    >>> len(evaluated), predicted.tolist()
     (3, [[0.5], [0.5], [0.5]])
     """
 
@@ -126,33 +149,33 @@ class Split:
 
     def __post_init__(self) -> None:
         if not 0 < self.fraction < 1:
-            raise OptionError(f"fraction is {self.fraction}; the share of events that train lies between 0 and 1")
+            raise OptionError(f"fraction is {self.fraction}; the share of training events must lie between 0 and 1")
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """The events that did not train, in order, with their predictions."""
+        """Return the events that the model was not fitted on, in order, with their predictions."""
         n = len(log)
         if n < 2:
             raise EvaluationError("a log of 1 event cannot be split; use CrossFit or give the predictions")
         count = min(max(round(self.fraction * n), 1), n - 1)
-        trains = np.zeros(n, dtype=np.bool_)
-        trains[rng.permutation(n)[:count]] = True
-        left = log[~trains]
-        return OutOfSamplePredictions(left, _checked_predictions(_fitted_copy(self.model, log[trains]), left))
+        is_training = np.zeros(n, dtype=np.bool_)
+        is_training[rng.permutation(n)[:count]] = True
+        evaluated = log[~is_training]
+        return OutOfSamplePredictions(evaluated, _predict(_fit_copy(self.model, log[is_training]), evaluated))
 
 
 @dataclass(frozen=True)
 class Progressive:
-    """Each event is predicted by a model fitted on earlier events alone, so that the log's order may matter.
+    """Each event is predicted by a model fitted on earlier events only, so that the log's order may matter.
 
-    The model is fitted anew on the first ``first`` events, then whenever that count has grown by ``growth``. Before
-    the first fit every prediction is the midpoint of the declared reward range, or 0 where none is declared.
+    The model is fitted on the first ``first`` events, and again whenever their number has grown by ``growth``. Before
+    the first fit every prediction is the midpoint of the declared reward range, or 0 if none is declared.
 
     Parameters
     ----------
     model
-        The reward model; copied, never fitted itself.
+        The reward model; only copies of it are fitted.
     first
-        How many events the first fit waits for.
+        Number of events of the first fit.
     growth
         Factor between the event counts of two fits, above 1.
 
@@ -160,8 +183,7 @@ class Progressive:
     --------
     >>> from backcast.reward_models.regression import Constant
     >>> log = Log(contexts=None, actions=[0] * 5, rewards=[1.0, 3.0, 5.0, 7.0, 9.0], propensities=[1.0] * 5)
-    >>> kept = Progressive(Constant(), first=1, growth=2.0).predictions(log, np.random.default_rng(0))
-    >>> kept.predicted[:, 0]
+    >>> Progressive(Constant(), first=1, growth=2.0).predictions(log, np.random.default_rng(0)).predicted[:, 0]
     array([0., 1., 2., 2., 4.])
 
     By hand: fitted after 1, 2 and 4 events, whose means are 1, 2 and 4.
@@ -179,16 +201,16 @@ class Progressive:
             raise OptionError(f"growth is {self.growth}; the number of events must grow from fit to fit, growth > 1")
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """All events, each with the prediction of the latest model fitted before it."""
+        """Return all events, each with the prediction of the latest model fitted before it."""
         predicted = np.full((len(log), log.n_actions), _prior(log))
         for start, end in growing_stages(len(log), self.first, self.growth):
-            predicted[start:end] = _checked_predictions(_fitted_copy(self.model, log[:start]), log[start:end])
+            predicted[start:end] = _predict(_fit_copy(self.model, log[:start]), log[start:end])
         return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A model that was fitted elsewhere, on events that are not in this log; it only predicts.
+    """A model that was already fitted, on events that are not in this log; it is used for prediction only.
 
     Examples
     --------
@@ -201,13 +223,13 @@ class Fitted:
     model: RewardModel
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """All events, with the model's predictions."""
-        return OutOfSamplePredictions(log, _checked_predictions(self.model, log))
+        """Return all events, with the model's predictions."""
+        return OutOfSamplePredictions(log, _predict(self.model, log))
 
 
 @dataclass(frozen=True, eq=False)
 class Given:
-    """Predictions made elsewhere: one number for all, or an array with a row an event and a column an action.
+    """Given predictions: one number for all, or an array with a row per event and a column per action.
 
     Examples
     --------
@@ -220,59 +242,49 @@ class Given:
     predicted: npt.ArrayLike
 
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
-        """All events, with their given predictions."""
+        """Return all events, with their given predictions."""
         given = np.asarray(self.predicted, dtype=np.float64)
         if given.ndim == 0:
             given = np.full((len(log), log.n_actions), float(given))
-        return OutOfSamplePredictions(log, _checked(given, log, "the given predictions"))
+        return OutOfSamplePredictions(log, _validated(given, log, "the given predictions"))
 
 
-def as_out_of_sample(model: object = None, *, folds: int = 5) -> OutOfSampleModel:
-    """What a user may pass as ``reward_model=``, turned into predictions that are honest.
+def assign_folds(n: int, folds: int, rng: np.random.Generator) -> IntArray:
+    """Return a random fold ``0..folds-1`` for each of n events, all folds of nearly equal size.
 
-    Parameters
-    ----------
-    model
-        A wrapper of this module, taken as it is; a reward model, cross-fitted; a scikit-learn estimator,
-        cross-fitted as ``PerAction(estimator)``; a number or an ``(n, K)`` array of predictions, taken as given;
-        or None for the default ``CrossFit(PerAction())``.
-    folds
-        Number of folds where cross-fitting is chosen here.
-
-    Examples
-    --------
-    >>> as_out_of_sample()
-    CrossFit(model=PerAction(estimator=None, weights=None), folds=5)
-    >>> as_out_of_sample(0.5)
-    Given(predicted=0.5)
+    >>> np.bincount(assign_folds(7, 3, np.random.default_rng(0))).tolist()
+    [3, 2, 2]
     """
-    if _is_out_of_sample(model):
-        return model
-    if model is None:
-        return CrossFit(PerAction(), folds)
-    if hasattr(model, "get_params"):
-        return CrossFit(PerAction(model), folds)
-    if isinstance(model, RewardModel):
-        return CrossFit(model, folds)
-    if isinstance(model, numbers.Real):
-        return Given(float(model))
-    return Given(_prediction_array(model))
+    return rng.permutation(n) % folds
+
+
+def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int]]:
+    """Yield segments ``[start, end)`` of n events, each predicted by a model fitted on the events before ``start``.
+
+    >>> list(growing_stages(10, first=2, growth=2.0))
+    [(2, 4), (4, 8), (8, 10)]
+    """
+    start = first
+    while start < n:
+        end = max(start + 1, math.ceil(start * growth))
+        yield start, min(end, n)
+        start = end
 
 
 def _prior(log: Log) -> float:
-    """What to predict before anything was seen; the seen range would give away the future."""
+    """Return the prediction before the first fit; the range of the logged rewards would reveal later events."""
     return 0.0 if log.reward_range is None else (log.reward_range[0] + log.reward_range[1]) / 2
 
 
-def _fitted_copy(model: RewardModel, log: Log) -> RewardModel:
+def _fit_copy(model: RewardModel, log: Log) -> RewardModel:
     return copy.deepcopy(model).fit(log)
 
 
-def _checked_predictions(model: RewardModel, log: Log) -> FloatArray:
-    return _checked(np.asarray(model.predict(log.contexts), dtype=np.float64), log, type(model).__name__)
+def _predict(model: RewardModel, log: Log) -> FloatArray:
+    return _validated(np.asarray(model.predict(log.contexts), dtype=np.float64), log, type(model).__name__)
 
 
-def _checked(predicted: FloatArray, log: Log, source: str) -> FloatArray:
+def _validated(predicted: FloatArray, log: Log, source: str) -> FloatArray:
     expected = (len(log), log.n_actions)
     if predicted.shape != expected:
         raise OptionError(
@@ -285,22 +297,5 @@ def _checked(predicted: FloatArray, log: Log, source: str) -> FloatArray:
             f"{source}: the prediction for row {row}, action {action} is {predicted[row, action]}; "
             "predictions must be finite numbers"
         )
-    # Contiguous and writable is what compiled code is specialised for.
+    # compiled code is specialised for contiguous and writable arrays
     return np.require(predicted, np.float64, ["C", "W"])
-
-
-def _is_out_of_sample(model: object) -> TypeGuard[OutOfSampleModel]:
-    return callable(getattr(model, "predictions", None))
-
-
-def _prediction_array(model: object) -> FloatArray:
-    try:
-        array = np.asarray(model, dtype=np.float64)
-    except (TypeError, ValueError):
-        array = np.empty(0)
-    if array.ndim != 2:
-        raise OptionError(
-            f"reward_model is a {type(model).__name__}; give a reward model (fit and predict), one wrapped in "
-            "CrossFit, Progressive, Split or Fitted, a number, or an (n, K) array of predictions"
-        )
-    return array

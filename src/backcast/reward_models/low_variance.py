@@ -1,4 +1,4 @@
-"""A reward model chosen for what it is used for: little variance in the doubly robust estimate."""
+"""LowVariance: a reward model tuned for a small variance of the doubly robust estimate."""
 
 from __future__ import annotations
 
@@ -8,21 +8,19 @@ from typing import NamedTuple, Self
 
 import numpy as np
 
-from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._arrays import Contexts, FloatArray, IntArray
 from backcast.errors import OptionError
 from backcast.log import Log
-from backcast.reward_models._ridge_path import Examples, RidgePath, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.cross_fitting import fold_numbers
-from backcast.reward_models.regression import features_of, inverse_power, not_fitted, rows_by_action
+from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
+from backcast.reward_models.cross_fitting import assign_folds
+from backcast.reward_models.regression import action_features, inverse_power, not_fitted_error, rows_by_action
 
-SCHEMES = ("none", "inverse", "inverse_square", "mrdr")
-
-
-EARLY = 50  # events an action that the early learner has seen
+WEIGHTINGS = ("none", "inverse", "inverse_square", "mrdr")
+EARLY_EVENTS = 50  # events per action that the early stand-in policy is fitted on
 
 
 class Choice(NamedTuple):
-    """A way to fit the model, and the spread of the event values it gave on events it had not seen."""
+    """A weighting and a penalty, and the standard deviation of the event values they give out of sample."""
 
     weights: str
     alpha: float
@@ -31,34 +29,34 @@ class Choice(NamedTuple):
 
 @dataclass
 class LowVariance:
-    """Ridge regressions, one an action, weighted and penalised so that doubly robust event values vary least.
+    """Ridge regressions, one per action, weighted and penalised so that doubly robust event values vary least.
 
     An event's value is ``R_k = sum_a pi(a|x_k) q(x_k, a) + pi(a_k|x_k)/p_k (r_k - q(x_k, a_k))``. Its mean does not
-    depend on the model q, its spread does, and that spread is what sets the error of the estimate. So the weighting
-    of the training events and the ridge penalty are chosen by cross-validation for the smallest standard deviation
-    of ``R_k``, not for the smallest prediction error.
+    depend on the model q, but its standard deviation does, and that determines the error of the estimate. So the
+    weighting of the training events and the ridge penalty are chosen by cross-validation for the smallest standard
+    deviation of ``R_k``, not for the smallest prediction error.
 
     Parameters
     ----------
     folds
-        Parts of the training log in the cross-validation, at least 2.
+        Folds of the cross-validation, at least 2.
     alphas
         Ridge penalties to try, all above 0 (weights are scaled to mean 1 within each action).
     weights
         Weightings to try, of "none", "inverse" (1/p), "inverse_square" (1/p^2) and "mrdr" (pi (1-p)/p^2, after
         Farajtabar, Chow and Ghavamzadeh 2018).
     target
-        Function from contexts to the ``(n, K)`` probabilities of the policy to be evaluated. None takes two stand-ins
-        together, a learner early in its life and a settled one: each puts 0.9 on the action that looks best to a
-        plain ridge, fitted on 50 events an action or on all, and spreads 0.1 over the others. Best means highest,
-        or lowest where the logger clearly sought low rewards, as with losses.
+        Function from contexts to the ``(n, K)`` probabilities of the policy to be evaluated. None uses two stand-ins
+        together, an early and a late state of a learner: each gives 0.9 to the action with the best prediction of an
+        unweighted ridge, fitted on 50 events per action or on all, and spreads 0.1 over all actions. Best means
+        highest, or lowest if the logger clearly sought low rewards, as with losses.
     seed
-        Of the folds of the cross-validation and the early learner's events.
+        Seed of the folds and of the events of the early stand-in.
 
     Attributes
     ----------
     choice
-        What was chosen, once fitted.
+        The chosen weighting and penalty, once fitted.
     tried
         Every candidate with its standard deviation.
 
@@ -77,45 +75,47 @@ class LowVariance:
     folds: int = 3
     _: KW_ONLY
     alphas: tuple[float, ...] = (0.1, 1.0, 10.0, 100.0, 1000.0)
-    weights: tuple[str, ...] = SCHEMES
+    weights: tuple[str, ...] = WEIGHTINGS
     target: Callable[[Contexts], FloatArray] | None = None
     seed: int = 0
     choice: Choice | None = field(init=False, repr=False, default=None)
     tried: tuple[Choice, ...] = field(init=False, repr=False, default=())
-    _lines: _Lines | None = field(init=False, repr=False, default=None)
+    _model: _LinearModel | None = field(init=False, repr=False, default=None)
 
     def __post_init__(self) -> None:
         if self.folds < 2:
             raise OptionError(f"folds is {self.folds}; cross-validation needs at least 2")
         if not self.alphas or not all(0 < alpha < float("inf") for alpha in self.alphas):
             raise OptionError(f"alphas are {self.alphas}; give at least one penalty, all above 0 and finite")
-        unknown = [scheme for scheme in self.weights if scheme not in SCHEMES]
-        if unknown or not self.weights:
-            raise OptionError(f"weights are {self.weights}; choose from {SCHEMES}")
+        if not self.weights or not set(self.weights) <= set(WEIGHTINGS):
+            raise OptionError(f"weights are {self.weights}; choose from {WEIGHTINGS}")
 
     def fit(self, log: Log) -> Self:
         """Choose the weighting and the penalty, then fit them on all events of the log."""
         alphas = np.asarray(self.alphas, dtype=np.float64)
         rng = np.random.default_rng(self.seed)
-        fold = fold_numbers(len(log), self.folds, rng)
-        references = _stand_ins(log, fold, rng) if self.target is None else self._given_target(log)[None]
+        fold = assign_folds(len(log), self.folds, rng)
+        references = (
+            _stand_in_policies(log, fold, rng) if self.target is None else self._target_probabilities(log)[None]
+        )
         tried = []
-        for scheme in self.weights:
-            spreads = _spreads(log, references, _weights(log, references[0], scheme), fold, alphas)
-            tried += [Choice(scheme, float(a), float(sd)) for a, sd in zip(alphas, spreads, strict=True)]
+        for weighting in self.weights:
+            weights = _training_weights(log, references[0], weighting)
+            deviations = _value_deviations(log, references, weights, fold, alphas)
+            tried += [Choice(weighting, float(a), float(sd)) for a, sd in zip(alphas, deviations, strict=True)]
         self.tried = tuple(tried)
         self.choice = min(tried, key=lambda candidate: candidate.std_dev)
-        chosen = _weights(log, references[0], self.choice.weights)
-        self._lines = _fit_lines(log, chosen, np.array([self.choice.alpha]))
+        weights = _training_weights(log, references[0], self.choice.weights)
+        self._model = _fit_models(log, weights, np.array([self.choice.alpha]))
         return self
 
     def predict(self, contexts: Contexts) -> FloatArray:
-        """Predicted reward of all actions for each context, shape ``(n, K)``."""
-        if self._lines is None:
-            raise not_fitted(self)
-        return self._lines.predict(contexts, 0)
+        """Return the predicted reward of all actions for each context, shape ``(n, K)``."""
+        if self._model is None:
+            raise not_fitted_error(self)
+        return self._model.predict(contexts, 0)
 
-    def _given_target(self, log: Log) -> FloatArray:
+    def _target_probabilities(self, log: Log) -> FloatArray:
         assert self.target is not None
         probabilities = np.asarray(self.target(log.contexts), dtype=np.float64)
         if probabilities.shape != (len(log), log.n_actions):
@@ -126,139 +126,128 @@ class LowVariance:
         return probabilities
 
 
-class _Lines(NamedTuple):
+class _LinearModel(NamedTuple):
     """Linear predictions for A penalties and K actions: slopes ``(A, K, d)``, intercepts ``(A, K)``, and a range."""
 
     slopes: FloatArray
     intercepts: FloatArray
     bounds: tuple[float, float]
 
-    def predict(self, contexts: Contexts, which: int) -> FloatArray:
-        slopes = self.slopes[which]
+    @classmethod
+    def constant(cls, log: Log, penalties: int) -> _LinearModel:
+        """Return the model that predicts the mean reward, to be overwritten for the actions that occur."""
+        slopes = np.zeros((penalties, log.n_actions, log.n_features))
+        return cls(slopes, np.full((penalties, log.n_actions), log.rewards.mean()), log.reward_bounds)
+
+    def predict(self, contexts: Contexts, penalty: int) -> FloatArray:
+        slopes = self.slopes[penalty]
         if contexts.ndim == 3:
             raw: FloatArray = np.einsum("nkd,kd->nk", np.asarray(contexts), slopes)
         else:
             raw = np.asarray(contexts @ slopes.T)
-        clipped: FloatArray = np.clip(raw + self.intercepts[which], *self.bounds)
+        clipped: FloatArray = np.clip(raw + self.intercepts[penalty], *self.bounds)
         return clipped
 
 
-def _level_lines(log: Log, count: int) -> _Lines:
-    """Lines that say the mean reward everywhere, to be overwritten for the actions that were seen."""
-    slopes = np.zeros((count, log.n_actions, log.n_features))
-    return _Lines(slopes, np.full((count, log.n_actions), log.rewards.mean()), log.reward_bounds)
-
-
-def _put(lines: _Lines, action: int, path: RidgePath) -> None:
-    lines.slopes[:, action] = path.slopes
-    lines.intercepts[:, action] = path.intercepts
-
-
 def _examples(log: Log, weights: FloatArray, action: int, rows: IntArray) -> Examples:
-    return Examples(features_of(log.contexts, action)[rows], log.rewards[rows], weights[rows])
+    return Examples(action_features(log.contexts, action)[rows], log.rewards[rows], weights[rows])
 
 
-def _fit_lines(log: Log, weights: FloatArray, alphas: FloatArray) -> _Lines:
-    lines = _level_lines(log, alphas.size)
+def _fit_models(log: Log, weights: FloatArray, alphas: FloatArray) -> _LinearModel:
+    """Fit a ridge per action for every penalty."""
+    model = _LinearModel.constant(log, alphas.size)
     for action, rows in rows_by_action(log):
-        _put(lines, action, ridge_path(_examples(log, weights, action, rows), alphas))
-    return lines
+        path = ridge_path(_examples(log, weights, action, rows), alphas)
+        model.slopes[:, action], model.intercepts[:, action] = path
+    return model
 
 
-def _lines_without_folds(log: Log, weights: FloatArray, fold: IntArray, alphas: FloatArray) -> list[_Lines]:
-    """For each fold ``0..max``, the lines fitted on the events outside it."""
+def _fit_models_without_folds(log: Log, weights: FloatArray, fold: IntArray, alphas: FloatArray) -> list[_LinearModel]:
+    """Return, for each fold ``0..max``, the model fitted on the events outside it."""
     folds = int(fold.max()) + 1
-    lines = [_level_lines(log[fold != f] if folds > 1 else log, alphas.size) for f in range(folds)]
+    models = [_LinearModel.constant(log[fold != f] if folds > 1 else log, alphas.size) for f in range(folds)]
     for action, rows in rows_by_action(log):
-        own = fold[rows]
-        if own.min() == own.max():
-            # Seen in one fold only: nothing to fit without that fold, and all of it without another.
-            whole = ridge_path(_examples(log, weights, action, rows), alphas)
-            paths = {f: whole for f in range(folds) if f != own[0]}
+        examples, action_fold = _examples(log, weights, action, rows), fold[rows]
+        if action_fold.min() == action_fold.max():
+            # seen in one fold only: nothing to fit without that fold, and all of it without another
+            path = ridge_path(examples, alphas)
+            paths = {f: path for f in range(folds) if f != action_fold[0]}
         else:
-            found = ridge_paths_without_folds(_examples(log, weights, action, rows), own, folds, alphas)
-            paths = dict(enumerate(found))
+            paths = dict(enumerate(ridge_paths_without_folds(examples, action_fold, folds, alphas)))
         for f, path in paths.items():
-            _put(lines[f], action, path)
-    return lines
+            models[f].slopes[:, action], models[f].intercepts[:, action] = path
+    return models
 
 
-def _spreads(log: Log, references: FloatArray, weights: FloatArray, fold: IntArray, alphas: FloatArray) -> FloatArray:
-    """Standard deviation of the event values for each penalty, root mean square over the reference policies.
+def _value_deviations(
+    log: Log, references: FloatArray, weights: FloatArray, fold: IntArray, alphas: FloatArray
+) -> FloatArray:
+    """Return the standard deviation of the event values for each penalty, root mean square over reference policies.
 
-    Each event's value comes from lines fitted without its fold.
+    Each event's value comes from a model fitted without its fold.
     """
     values = np.empty((alphas.size, len(references), len(log)))
-    for f, lines in enumerate(_lines_without_folds(log, weights, fold, alphas)):
-        held = np.flatnonzero(fold == f)
-        part = log[held]
-        for which in range(alphas.size):
-            values[which][:, held] = _doubly_robust(part, references[:, held], lines.predict(part.contexts, which))
-    spreads: FloatArray = np.sqrt(values.var(axis=2).mean(axis=1))
-    return spreads
+    for f, model in enumerate(_fit_models_without_folds(log, weights, fold, alphas)):
+        held_out = np.flatnonzero(fold == f)
+        part = log[held_out]
+        for a in range(alphas.size):
+            values[a][:, held_out] = _event_values(part, references[:, held_out], model.predict(part.contexts, a))
+    deviations: FloatArray = np.sqrt(values.var(axis=2).mean(axis=1))
+    return deviations
 
 
-def _doubly_robust(log: Log, target: FloatArray, predicted: FloatArray) -> FloatArray:
-    """``sum_a pi(a) q(a) + pi(a_k)/p_k (r_k - q(a_k))`` for each event (Dudik et al. 2012).
+def _event_values(log: Log, target: FloatArray, predicted: FloatArray) -> FloatArray:
+    """``sum_a pi(a) q(a) + pi(a_k)/p_k (r_k - q(a_k))`` for each event (Dudik et al. 2012), of one or more policies.
 
     >>> log = Log(contexts=None, actions=[1], rewards=[1.0], propensities=[0.25], n_actions=2)
-    >>> _doubly_robust(log, target=np.array([[0.5, 0.5]]), predicted=np.array([[0.25, 0.5]]))
+    >>> _event_values(log, target=np.array([[0.5, 0.5]]), predicted=np.array([[0.25, 0.5]]))
     array([1.375])
     """
     rows = np.arange(len(log))
-    surprise = log.rewards - predicted[rows, log.actions]
+    residual = log.rewards - predicted[rows, log.actions]
     weights = target[..., rows, log.actions] / log.propensities
-    values: FloatArray = (target * predicted).sum(axis=-1) + weights * surprise
+    values: FloatArray = (target * predicted).sum(axis=-1) + weights * residual
     return values
 
 
-def _weights(log: Log, reference: FloatArray, scheme: str) -> FloatArray:
-    """Training weight of each event, never quite 0 so that every action seen can be fitted."""
-    if scheme == "none":
+def _training_weights(log: Log, reference: FloatArray, weighting: str) -> FloatArray:
+    """Return the training weight of each event, always above 0 so that every action that occurs can be fitted."""
+    if weighting == "none":
         return np.ones(len(log))
-    if scheme == "inverse":
-        weights = inverse_power(log.propensities, 1)
-    elif scheme == "inverse_square":
-        weights = inverse_power(log.propensities, 2)
-    else:
-        taken = reference[np.arange(len(log)), log.actions]
-        weights = taken * (1 - log.propensities) * inverse_power(log.propensities, 2)
+    weights = inverse_power(log.propensities, 1 if weighting == "inverse" else 2)
+    if weighting == "mrdr":
+        weights = reference[np.arange(len(log)), log.actions] * (1 - log.propensities) * weights
     return np.maximum(weights, max(1e-9 * weights.max(), 1e-300))
 
 
-def _stand_ins(log: Log, fold: IntArray, rng: np.random.Generator) -> FloatArray:
-    """Probabilities ``(2, n, K)`` of an early learner and a settled one, who never saw the fold they act on."""
+def _stand_in_policies(log: Log, fold: IntArray, rng: np.random.Generator) -> FloatArray:
+    """Return the probabilities ``(2, n, K)`` of an early and a late learner, each fitted without the event's fold."""
     sign = -1.0 if _seeks_low_rewards(log) else 1.0
     best = np.zeros((2, len(log)), dtype=np.int64)
     for f in range(int(fold.max()) + 1):
-        held = log[fold == f]
-        seen = rng.permutation(np.flatnonzero(fold != f))
-        for stage, rows in enumerate((seen[: EARLY * log.n_actions], seen)):
+        held_out = log[fold == f]
+        training = rng.permutation(np.flatnonzero(fold != f))
+        for stage, rows in enumerate((training[: EARLY_EVENTS * log.n_actions], training)):
             train = log[np.sort(rows)] if rows.size else log
-            predicted = sign * _fit_lines(train, np.ones(len(train)), np.ones(1)).predict(held.contexts, 0)
-            best[stage, fold == f] = _masked(predicted, held.available).argmax(axis=1)
-    return np.stack([_mostly(choices, log) for choices in best])
+            predicted = sign * _fit_models(train, np.ones(len(train)), np.ones(1)).predict(held_out.contexts, 0)
+            if held_out.available is not None:
+                predicted = np.where(held_out.available, predicted, -np.inf)
+            best[stage, fold == f] = predicted.argmax(axis=1)
+    # 0.9 on the best action, 0.1 spread over all eligible ones
+    eligible = np.ones((len(log), log.n_actions)) if log.available is None else log.available.astype(np.float64)
+    probabilities: FloatArray = np.stack([0.1 * eligible / eligible.sum(axis=1, keepdims=True)] * 2)
+    for stage in range(2):
+        probabilities[stage, np.arange(len(log)), best[stage]] += 0.9
+    return probabilities
 
 
 def _seeks_low_rewards(log: Log) -> bool:
-    """Whether the logger earned clearly less than choosing at random would have: then rewards must be losses.
+    """Whether the logger earned clearly less than uniform choice would have: then rewards must be losses.
 
-    Random choice is judged by self-normalised inverse propensity scoring, "clearly" by two standard errors.
+    Uniform choice is estimated by self-normalised inverse propensity scoring; "clearly" is two standard errors.
     """
-    share = 1 / log.propensities
-    share /= share.mean()
-    at_random = (share * log.rewards).mean()
-    gains = (log.rewards - log.rewards.mean()) - share * (log.rewards - at_random)
-    return bool(log.rewards.mean() - at_random < -2 * gains.std() / len(log) ** 0.5)
-
-
-def _masked(predicted: FloatArray, available: BoolArray | None) -> FloatArray:
-    return predicted if available is None else np.where(available, predicted, -np.inf)
-
-
-def _mostly(best: IntArray, log: Log) -> FloatArray:
-    """0.9 on the best action, 0.1 spread over all that are available."""
-    open_ = np.ones((len(log), log.n_actions)) if log.available is None else log.available.astype(np.float64)
-    probabilities: FloatArray = 0.1 * open_ / open_.sum(axis=1, keepdims=True)
-    probabilities[np.arange(len(log)), best] += 0.9
-    return probabilities
+    weight = 1 / log.propensities
+    weight /= weight.mean()
+    uniform_value = (weight * log.rewards).mean()
+    gains = (log.rewards - log.rewards.mean()) - weight * (log.rewards - uniform_value)
+    return bool(log.rewards.mean() - uniform_value < -2 * gains.std() / len(log) ** 0.5)
