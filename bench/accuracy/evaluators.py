@@ -1,4 +1,4 @@
-"""The evaluators that are compared: those of the paper, run as it ran them, and those recommended here."""
+"""The evaluators that are compared: the paper's, run as in the paper, and those recommended here."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from sklearn.linear_model import LogisticRegression
 
 import backcast as bc
 from backcast.errors import HorizonNotReached
-from bench.reproduction.protocol import QUANTILES, Case, simulated
+from bench.reproduction.protocol import QUANTILES, Case, run_replay
 
 PAPER = ("RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
 ETA = 0.05
@@ -22,11 +22,11 @@ DEFAULT = "ClockReplay, default"
 PERMUTATIONS = 300
 
 
-class Answer(NamedTuple):
-    """An estimate with its interval (nan: none), what it took, and how far its run went.
+class RecordedEstimate(NamedTuple):
+    """An estimate with its interval, its cost, and facts about it; nan where there is none.
 
     ``complete`` counts histories that reached the horizon; ``spread`` is the standard deviation of event values,
-    ``histories`` how many separate ones the log is worth.
+    ``histories`` the number of separate histories that the log contains.
     """
 
     value: float
@@ -39,74 +39,67 @@ class Answer(NamedTuple):
     histories: float = math.nan
 
 
-NOTHING = Answer(math.nan, complete=0)
+def evaluate_all(case: Case) -> dict[str, RecordedEstimate]:
+    """Return the estimate of every evaluator on one log."""
+    ours = {BUDGET: evaluate_budget, PRESET: evaluate_preset, DEFAULT: evaluate_default}
+    return {**evaluate_as_published(case), **{name: _timed(function, case) for name, function in ours.items()}}
 
 
-def contest(log: bc.Log, policy: Any, horizon: int, seed: int) -> dict[str, Answer]:
-    """Every evaluator's answer on one log."""
-    case = Case(log, policy, horizon, seed)
-    ours = {BUDGET: budgeted, PRESET: preset, DEFAULT: default}
-    return {**as_in_the_paper(case), **{name: timed(function, case) for name, function in ours.items()}}
-
-
-def timed(function: Callable[..., Answer], *arguments: Any) -> Answer:
-    """The answer with the seconds of one core that it took."""
-    start = time.process_time()
-    return function(*arguments)._replace(seconds=time.process_time() - start)
-
-
-def as_in_the_paper(case: Case) -> dict[str, Answer]:
-    """One pass each; the reward model is a logistic regression trained on half of the log, RS needs none."""
+def evaluate_as_published(case: Case) -> dict[str, RecordedEstimate]:
+    """Return one pass each; the reward model is a logistic regression trained on half of the log, RS needs none."""
     model = bc.Split(bc.PerAction(LogisticRegression(solver="liblinear")))
     half, predicted = model.predictions(case.log, np.random.default_rng([case.seed, 1]))
-    rest = case._replace(log=half)
-    found = {"RS": timed(single, bc.RS(), case, np.zeros((1, case.log.n_actions)))}
-    found["WC"] = timed(single, bc.WC(), rest, predicted)
+    half_case = case._replace(log=half)
+    estimates = {"RS": _timed(_run_once, bc.RS(), case, np.zeros((1, case.log.n_actions)))}
+    estimates["WC"] = _timed(_run_once, bc.WC(), half_case, predicted)
     for q in QUANTILES:
-        found[f"DRns(q={q:g})"] = timed(single, bc.DRns(q=q, c_max=1.0), rest, predicted)
-    return found
+        estimates[f"DRns(q={q:g})"] = _timed(_run_once, bc.DRns(q=q, c_max=1.0), half_case, predicted)
+    return estimates
 
 
-def single(evaluator: Any, case: Case, predicted: Any) -> Answer:
-    """One pass; where no history reached the horizon, what the partial one says."""
-    found = simulated(evaluator, case, predicted)
-    return Answer(found.value, complete=found.complete)
-
-
-def budgeted(case: Case) -> Answer:
-    """One pass of DR-ns whose bias was bounded beforehand."""
+def evaluate_budget(case: Case) -> RecordedEstimate:
+    """Return one pass of DR-ns whose bias is bounded in advance."""
     evaluator = bc.DRns(acceptance=bc.Budget(eta=ETA, calibration=len(case.log) // 10))
-    options: dict[str, Any] = {"reward_model": bc.CrossFit(bc.LowVariance()), "horizon": case.horizon}
-    try:
-        found = bc.evaluate(case.log, case.policy, evaluator, seed=case.seed, **options)
-    except HorizonNotReached:
-        return NOTHING
-    return answer_of(found, 1.0)
+    return _record_estimate(case, evaluator, reward_model=bc.CrossFit(bc.LowVariance()))
 
 
-def preset(case: Case) -> Answer:
-    """DR-ns as recommended, over permutations."""
+def evaluate_preset(case: Case) -> RecordedEstimate:
+    """Return DR-ns as recommended, over permutations."""
     evaluator = bc.DRns.recommended(len(case.log))
     options: dict[str, Any] = {"replicates": PERMUTATIONS, "reward_model": bc.CrossFit(bc.LowVariance())}
+    return _record_estimate(case, evaluator, "trajectories", **options)
+
+
+def evaluate_default(case: Case) -> RecordedEstimate:
+    """Return the estimate if only the horizon is chosen."""
+    return _record_estimate(case, "auto", exchangeable=True)
+
+
+def _record_estimate(
+    case: Case, evaluator: Any, count_histories: str | None = None, **options: Any
+) -> RecordedEstimate:
+    """Return the parts of the estimate that are recorded; nan if the horizon was not reached.
+
+    ``count_histories`` names the diagnostic that counts complete histories; None if there is exactly one.
+    """
     try:
-        found = bc.evaluate(case.log, case.policy, evaluator, horizon=case.horizon, seed=case.seed, **options)
+        estimate = bc.evaluate(case.log, case.policy, evaluator, horizon=case.horizon, seed=case.seed, **options)
     except HorizonNotReached:
-        return NOTHING
-    return answer_of(found, found.diagnostics.to_dict()["trajectories"])
-
-
-def default(case: Case) -> Answer:
-    """What a user gets who chooses nothing but the horizon."""
-    try:
-        found = bc.evaluate(case.log, case.policy, horizon=case.horizon, seed=case.seed, exchangeable=True)
-    except HorizonNotReached:
-        return NOTHING
-    return answer_of(found, 1.0)
-
-
-def answer_of(found: bc.Estimate, complete: float) -> Answer:
-    """The parts of an estimate that the benchmark keeps."""
-    facts = found.diagnostics.to_dict()
-    low, high = (found.interval.low, found.interval.high) if found.interval else (math.nan, math.nan)
+        return RecordedEstimate(math.nan, complete=0)
+    facts = estimate.diagnostics.to_dict()
+    low, high = (estimate.interval.low, estimate.interval.high) if estimate.interval else (math.nan, math.nan)
+    complete = 1.0 if count_histories is None else facts[count_histories]
     spread, histories = (facts.get(name, math.nan) for name in ("value_spread", "separate_histories"))
-    return Answer(found.value, low, high, math.nan, complete, facts["bias_certificate"], spread, histories)
+    return RecordedEstimate(estimate.value, low, high, math.nan, complete, facts["bias_certificate"], spread, histories)
+
+
+def _run_once(evaluator: Any, case: Case, predicted: Any) -> RecordedEstimate:
+    """Return the value of one pass; that of the partial history if no history reached the horizon."""
+    result = run_replay(evaluator, case, predicted)
+    return RecordedEstimate(result.value, complete=result.complete)
+
+
+def _timed(function: Callable[..., RecordedEstimate], *arguments: Any) -> RecordedEstimate:
+    """Return the estimate with the processor seconds that it took."""
+    start = time.process_time()
+    return function(*arguments)._replace(seconds=time.process_time() - start)

@@ -1,13 +1,14 @@
-"""What this process and those it started have used: memory, processor time, threads and open files.
+"""Run benchmark cases in processes, and measure memory, processor time, threads and open files of processes.
 
-The numbers come from ``/proc`` where there is one. ``getrusage`` is the fallback: its peak is not a process's own,
-since a child starts with the peak of the parent that it was split from.
+The numbers come from ``/proc`` where it exists. The fallback is ``getrusage``, whose peak may be the parent's: a child
+process starts with the peak of the process that it was forked from.
 """
 
 from __future__ import annotations
 
 import os
 import resource
+import subprocess
 import sys
 import threading
 from pathlib import Path
@@ -15,60 +16,79 @@ from typing import NamedTuple
 
 PROC = Path("/proc")
 MEGABYTE = 1e6
+ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
 
 
-class Used(NamedTuple):
-    """Peak megabytes of the largest process, of all of them together, and processor seconds of all."""
+class CaseFailed(Exception):
+    """A case ended with an error; the message is the last line of its error stream."""
+
+
+def run_module(module: str, *arguments: str) -> str:
+    """Run a module in a new process on one thread, and return the last line that it printed."""
+    command = [sys.executable, "-m", module, *arguments]
+    completed = subprocess.run(command, capture_output=True, text=True, env={**os.environ, **ONE_THREAD})
+    if completed.returncode:
+        raise CaseFailed(last_line(completed.stderr))
+    return completed.stdout.splitlines()[-1]
+
+
+def last_line(text: str) -> str:
+    """Return the last line that is not empty, or "no message"."""
+    return (text.strip() or "no message").splitlines()[-1]
+
+
+class Usage(NamedTuple):
+    """Peak megabytes of the largest process, of all processes together, and processor seconds of all."""
 
     largest: float
     together: float
     cpu: float
 
 
-def used() -> Used:
-    """So far, by this process and its living descendants."""
+def measure_usage() -> Usage:
+    """Return what this process and its living descendants have used so far."""
     if not (PROC / "self/status").exists():
-        own = resource.getrusage(resource.RUSAGE_SELF)
+        usage = resource.getrusage(resource.RUSAGE_SELF)
         unit = 1 if sys.platform == "darwin" else 1024
-        peak = own.ru_maxrss * unit / MEGABYTE
-        return Used(peak, peak, own.ru_utime + own.ru_stime)
-    family = [os.getpid(), *descendants(os.getpid())]
-    peaks = [_number(pid, "VmHWM") * 1024 / MEGABYTE for pid in family]
-    return Used(max(peaks), sum(peaks), sum(_cpu_seconds(pid) for pid in family))
+        peak = usage.ru_maxrss * unit / MEGABYTE
+        return Usage(peak, peak, usage.ru_utime + usage.ru_stime)
+    pids = [os.getpid(), *list_descendants(os.getpid())]
+    peaks = [_read_status(pid, "VmHWM") * 1024 / MEGABYTE for pid in pids]
+    return Usage(max(peaks), sum(peaks), sum(_cpu_seconds(pid) for pid in pids))
 
 
-def resident() -> float:
-    """Megabytes that this process holds now."""
-    return _number(os.getpid(), "VmRSS") * 1024 / MEGABYTE if PROC.exists() else used().largest
+def resident_megabytes() -> float:
+    """Return the memory that this process holds now; the peak without ``/proc``."""
+    return _read_status(os.getpid(), "VmRSS") * 1024 / MEGABYTE if PROC.exists() else measure_usage().largest
 
 
-def open_files() -> int:
-    """Open file descriptors of this process; 0 where nobody says."""
-    listed = PROC / "self/fd"
-    return len(os.listdir(listed)) if listed.exists() else 0
+def count_open_files() -> int:
+    """Return the number of open file descriptors of this process; 0 without ``/proc``."""
+    folder = PROC / "self/fd"
+    return len(os.listdir(folder)) if folder.exists() else 0
 
 
-def threads() -> int:
-    """Threads of this process, those of libraries included where the system says."""
-    return _number(os.getpid(), "Threads") if PROC.exists() else threading.active_count()
+def count_threads() -> int:
+    """Return the number of threads of this process; without ``/proc`` those started by Python."""
+    return _read_status(os.getpid(), "Threads") if PROC.exists() else threading.active_count()
 
 
-def descendants(pid: int) -> list[int]:
-    """Children, their children, and so on."""
+def list_descendants(pid: int) -> list[int]:
+    """Return the children of a process, their children, and so on."""
     children: dict[int, list[int]] = {}
     for entry in PROC.iterdir():
         if entry.name.isdigit():
-            children.setdefault(_number(int(entry.name), "PPid"), []).append(int(entry.name))
-    found, asked = [], [pid]
-    while asked:
-        own = children.get(asked.pop(), [])
-        found += own
-        asked += own
-    return found
+            children.setdefault(_read_status(int(entry.name), "PPid"), []).append(int(entry.name))
+    descendants: list[int] = []
+    parents = [pid]
+    while parents:
+        parents = [child for parent in parents for child in children.get(parent, [])]
+        descendants += parents
+    return descendants
 
 
-def _number(pid: int, name: str) -> int:
-    """A line of a process's status; 0 where the process has ended meanwhile."""
+def _read_status(pid: int, name: str) -> int:
+    """Return a number of a process's status file; 0 if the process has ended meanwhile."""
     try:
         lines = (PROC / str(pid) / "status").read_text().splitlines()
     except OSError:
@@ -78,7 +98,7 @@ def _number(pid: int, name: str) -> int:
 
 def _cpu_seconds(pid: int) -> float:
     try:
-        # the name of a program may hold blanks and brackets; fields are counted from its end
+        # the program's name may contain blanks and brackets: fields are counted from its closing bracket
         fields = (PROC / str(pid) / "stat").read_text().rpartition(")")[2].split()
     except OSError:
         return 0.0

@@ -1,123 +1,67 @@
-"""Resumable work: every finished piece is a line of JSON, and a run that was stopped goes on where it was."""
+"""Numbered trials in parallel, each stored when it is finished, so that a stopped run can continue."""
 
 from __future__ import annotations
 
-import json
-from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import OptionError
+from rich.console import Console
+from rich.progress import Progress
 
-__all__ = ["Journal", "Plan", "Watch", "work_through"]
-
-Watch = Callable[[Iterable[Any], str, int], Iterable[Any]]
-
-
-def _unwatched(pieces: Iterable[Any], name: str, total: int) -> Iterable[Any]:
-    return pieces
+from backcast._parallel.checkpoint import open_checkpoint
+from backcast._parallel.jobs import Execution, Job, run_jobs
+from backcast._parallel.workers import SharedArguments
 
 
-@dataclass(frozen=True)
-class Plan:
-    """What the user asked for.
+def run_trials(
+    function: Callable[..., Any],
+    shared: tuple[Any, ...],
+    count: int,
+    *,
+    folder: Path,
+    facts: Mapping[str, Any],
+    jobs: int = 1,
+    result_types: Sequence[type] = (),
+    show_progress: bool = True,
+) -> list[Any]:
+    """Return the results of ``function(*shared, number)`` for every number below ``count``.
 
     Parameters
     ----------
-    data
-        Folder of the data sets, or None.
-    out
-        Folder of the results.
-    trials
-        Trials of each experiment; None for the paper's number.
+    function
+        A trial. It takes its randomness from its number, and worker processes can import it.
+    shared
+        Arguments that all trials have in common.
+    count
+        Number of trials; more than in an earlier run adds the missing ones.
+    folder
+        Where finished trials are stored. Trials stored there are not run again.
+    facts
+        What the trials depend on; a folder of other facts is refused.
     jobs
-        Trials at once.
-    world
-        Data set of Tables 1 and 2.
-    simulations
-        Live runs that give the truth.
-    seed
-        Same seed, same tables.
-    watch
-        Wraps what is waited for, to show progress.
+        Trials at the same time.
+    result_types
+        The NamedTuples and dataclasses in the results.
+    show_progress
+        Whether to show a bar on the error stream.
+
+    Examples
+    --------
+    >>> import tempfile
+    >>> run_trials(pow, (2,), 4, folder=Path(tempfile.mkdtemp()), facts={"base": 2}, show_progress=False)
+    [1, 2, 4, 8]
     """
-
-    data: Path | None
-    out: Path
-    trials: int | None = None
-    jobs: int = 1
-    world: str = "rcv1"
-    simulations: int = 2000
-    seed: int = 0
-    watch: Watch = field(default=_unwatched)
-
-    def journal(self, name: str, settings: dict[str, Any]) -> Journal:
-        """The journal of one part of an experiment, made under these settings."""
-        return Journal(self.out / "journals" / f"{name}.jsonl", {"seed": self.seed, **settings})
+    checkpoint = open_checkpoint(folder, {name: str(value) for name, value in facts.items()})
+    numbered = [Job(("trial", number), (number,), events=1) for number in range(count)]
+    with _progress_bar(folder.name, count, visible=show_progress) as on_progress:
+        execution = Execution(jobs, None, checkpoint, on_progress)
+        return run_jobs(function, SharedArguments(*shared), numbered, execution, kinds=result_types).results
 
 
-@dataclass(frozen=True)
-class Journal:
-    """A file of JSON lines: the settings first, then one line for each piece of work that is done."""
-
-    path: Path
-    settings: dict[str, Any]
-
-    def read(self) -> dict[int, Any]:
-        """Finished pieces by number; a line that was cut off in mid-write does not count."""
-        if not self.path.exists():
-            return {}
-        lines = [_parsed(line) for line in self.path.read_text().splitlines()]
-        found = [line for line in lines if line is not None]
-        if found and found[0].get("settings") != self.settings:
-            raise OptionError(
-                f"{self.path.name} in the output folder was made with {found[0].get('settings')}, now the settings are "
-                f"{self.settings}; choose another folder with --out"
-            )
-        return {line["number"]: line["result"] for line in found[1:]}
-
-    def add(self, number: int, result: Any) -> None:
-        """Write down one finished piece."""
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        is_new = not self.path.exists()
-        with self.path.open("a") as file:
-            if is_new:
-                file.write(json.dumps({"settings": self.settings}) + "\n")
-            elif not self._ends_whole():
-                file.write("\n")
-            file.write(json.dumps({"number": number, "result": result}) + "\n")
-
-    def _ends_whole(self) -> bool:
-        with self.path.open("rb") as file:
-            file.seek(-1, 2)
-            return file.read() == b"\n"
-
-
-def _parsed(line: str) -> dict[str, Any] | None:
-    try:
-        parsed: dict[str, Any] = json.loads(line)
-    except ValueError:
-        return None
-    return parsed
-
-
-def work_through(plan: Plan, journal: Journal, count: int, piece: Callable[..., Any], *shared: Any) -> list[Any]:
-    """Results of ``piece(*shared, number)`` for each number below ``count``; only those not in the journal are done."""
-    from joblib import Parallel, delayed
-
-    done = journal.read()
-    missing = [number for number in range(count) if number not in done]
-    calls = (delayed(_numbered)(piece, shared, number) for number in missing)
-    results = Parallel(n_jobs=plan.jobs, return_as="generator_unordered")(calls) if missing else ()
-    for number, result in plan.watch(results, journal.path.stem, len(missing)):
-        journal.add(number, result)
-        done[number] = result
-    return [done[number] for number in range(count)]
-
-
-def _numbered(piece: Callable[..., Any], shared: tuple[Any, ...], number: int) -> tuple[int, Any]:
-    from threadpoolctl import threadpool_limits
-
-    with threadpool_limits(1):
-        return number, piece(*shared, number)
+@contextmanager
+def _progress_bar(title: str, total: int, *, visible: bool) -> Iterator[Callable[[int], None]]:
+    with Progress(console=Console(stderr=True), transient=True, disable=not visible) as progress:
+        task = progress.add_task(title, total=total)
+        yield lambda trials: progress.advance(task, trials)

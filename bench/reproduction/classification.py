@@ -1,72 +1,205 @@
-"""Table 2: a policy that learns as it goes, evaluated on classification data turned into a log."""
+"""Tables 1 and 2 and their variants: a fixed and a learning policy on classification data turned into a log."""
 
 from __future__ import annotations
 
+import copy
 from typing import Any, NamedTuple
 
 import numpy as np
 
+from backcast._arrays import IntArray
 from backcast.environments import ClassificationWorld
-from backcast.policies.classifier import FromClassifier
-from bench.reproduction.datasets import load_world
-from bench.reproduction.journal import Plan, work_through
-from bench.reproduction.protocol import Case, Model, chosen_model, learner, our_findings, paper_findings
-from bench.reproduction.results import scores_of
-from bench.reproduction.truth import live_runs
+from backcast.environments.live import draw_actions
+from backcast.policies import Fixed, FromClassifier
+from bench.reproduction.datasets import UCI, load_world
+from bench.reproduction.protocol import (
+    BATCH_SIZE,
+    Case,
+    Options,
+    Result,
+    RidgeChoice,
+    Score,
+    choose_ridge,
+    evaluate_as_published,
+    evaluate_as_recommended,
+    make_learner,
+    score_trials,
+)
 
-__all__ = ["HORIZON", "TRIALS", "Adaptive", "adaptive_scores", "prepare", "run", "trial", "truth_on"]
+STATIC_TRIALS, ADAPTIVE_TRIALS, WORLDS_TRIALS = 300, 50, 30
+HORIZON, LONG_HORIZON = 300, 500
+STATIC_SEED, ADAPTIVE_SEED = 1, 2  # second number of the seeds of each task
+RUNS_PER_JOB = 10  # live runs
+WORLDS_RUNS = 200  # live runs of each of the other data sets, at most
+WORLDS_BATCHES = 20  # batches of 15 rounds on the other data sets, at most
+FEWEST_LABELLED = 20  # examples to which the first policy is fitted, at least
 
-TRIALS = 50
-HORIZON = 300
-CODE = 2  # of the random streams of this experiment
-CHUNK = 10  # live runs in one piece of work
-FEWEST = 20  # examples that the first policy is trained on, at least
+
+class StaticTask(NamedTuple):
+    """What the trials of Table 1 share: data, a fixed policy, and the examples that did not train it."""
+
+    world: ClassificationWorld
+    policy: Fixed
+    examples: IntArray
+    ridge: RidgeChoice
+    seed: int
 
 
-class Adaptive(NamedTuple):
-    """What all trials share: the learner as it starts, and the examples to evaluate on and to find the truth on."""
+class AdaptiveTask(NamedTuple):
+    """What the trials of Table 2 share: the first policy, and the examples for evaluation and for the ground truth."""
 
     policy: FromClassifier
     evaluation: ClassificationWorld
     ground: ClassificationWorld
-    model: Model
+    ridge: RidgeChoice
     horizon: int
     seed: int
 
 
-def prepare(world: ClassificationWorld, horizon: int, seed: int) -> Adaptive:
-    """Split into 1 % labelled in full for the first policy, 80 % for evaluation, and the rest for the truth.
+class LiveRun(NamedTuple):
+    """Mean loss met in a live run, and the mean of the exact losses of its policies on the whole set.
+
+    Both have the same mean over runs (except that a run meets an example at most once); the second varies far less.
+    """
+
+    met: float
+    exact: float
+
+
+def run_table1(options: Options) -> dict[str, Any]:
+    """Return scores and facts of Table 1."""
+    return score_static_task(options, options.world, options.trials or STATIC_TRIALS)
+
+
+def run_table2(options: Options) -> dict[str, Any]:
+    """Return scores and facts of Table 2."""
+    trials = options.trials or ADAPTIVE_TRIALS
+    return score_adaptive_task(options, options.world, HORIZON, trials, options.simulations)
+
+
+def run_long_horizon(options: Options) -> dict[str, Any]:
+    """Return scores and facts of Table 2 with 500 rounds, at which RS and WC fail according to the paper."""
+    trials = options.trials or ADAPTIVE_TRIALS
+    return score_adaptive_task(options, options.world, LONG_HORIZON, trials, options.simulations)
+
+
+def run_worlds(options: Options) -> dict[str, Any]:
+    """Return scores of both tasks on digits and the UCI sets; on digits only if there is no data folder."""
+    trials = options.trials or WORLDS_TRIALS
+    tables: dict[str, Any] = {"static": {}, "adaptive": {}, "facts": {}}
+    for name in ("digits",) if options.data is None else ("digits", *UCI):
+        static = score_static_task(options, name, trials)
+        horizon = horizon_for(len(load_world(name, options.data)))
+        adaptive = score_adaptive_task(options, name, horizon, trials, min(options.simulations, WORLDS_RUNS))
+        tables["static"][name] = static["scores"]
+        tables["adaptive"][name] = adaptive["scores"]["evaluation"]
+        tables["facts"][name] = {"static": static["facts"], "adaptive": adaptive["facts"]}
+    return tables
+
+
+def horizon_for(n_examples: int) -> int:
+    """Return the rounds of the adaptive task: 300, or fewer on a small set, in whole batches of 15.
+
+    >>> horizon_for(10_992), horizon_for(1797), horizon_for(214)
+    (300, 75, 30)
+    """
+    return BATCH_SIZE * min(WORLDS_BATCHES, max(2, n_examples // 350))
+
+
+def prepare_static_task(world: ClassificationWorld, seed: int) -> StaticTask:
+    """Train the policy on 10 % of the data, labelled in full, and choose our reward model on a log of that tenth.
+
+    No example of that tenth occurs in a trial.
+    """
+    rng = np.random.default_rng([seed, STATIC_SEED])
+    order = rng.permutation(len(world))
+    tenth = len(world) // 10
+    labelled = world[order[:tenth]]
+    policy = Fixed(make_learner(labelled).probabilities)
+    return StaticTask(world, policy, order[tenth:], choose_ridge(labelled.log(rng)), seed)
+
+
+def run_static_trial(task: StaticTask, number: int) -> tuple[float, dict[str, Result]]:
+    """Log a random half of the data; return the policy's exact loss there and the result of each evaluator."""
+    rng = np.random.default_rng([task.seed, STATIC_SEED, number])
+    rows = rng.choice(task.examples, len(task.world) // 2, replace=False)
+    half = task.world[rows]
+    case = Case(half.log(rng), task.policy, None, number)
+    truth = half.value(task.policy.probabilities(half.features))
+    return truth, {**evaluate_as_published(case), **evaluate_as_recommended(case, task.ridge)}
+
+
+def score_static_task(options: Options, name: str, trials: int) -> dict[str, Any]:
+    """Return the scores of all evaluators on one data set, and the facts of the task."""
+    task = prepare_static_task(load_world(name, options.data), options.seed)
+    facts = {"world": name}
+    results = options.run_trials(f"static-{name}", facts, run_static_trial, (task,), trials, result_types=(Result,))
+    truths = [truth for truth, _ in results]
+    scores: list[Score] = score_trials([by_evaluator for _, by_evaluator in results], truths)
+    return {
+        "scores": scores,
+        "facts": {
+            **facts,
+            "examples": len(task.world),
+            "events": len(task.world) // 2,
+            "trials": trials,
+            "truth": float(np.mean(truths)),
+            "our reward model": task.ridge._asdict(),
+        },
+    }
+
+
+def prepare_adaptive_task(world: ClassificationWorld, horizon: int, seed: int) -> AdaptiveTask:
+    """Split into 1 % labelled in full for the first policy, 80 % for evaluation, and the rest for the ground truth.
 
     Our reward model is chosen on a log of the rest, whose examples occur in no trial.
     """
-    rng = np.random.default_rng([seed, CODE])
+    rng = np.random.default_rng([seed, ADAPTIVE_SEED])
     order = rng.permutation(len(world))
-    first = max(len(world) // 100, FEWEST)
+    first = max(len(world) // 100, FEWEST_LABELLED)
     last = first + round(0.8 * len(world))
     ground = world[order[last:]]
-    model = chosen_model(ground.log(rng))
-    return Adaptive(learner(world[order[:first]]), world[order[first:last]], ground, model, horizon, seed)
+    ridge = choose_ridge(ground.log(rng))
+    return AdaptiveTask(make_learner(world[order[:first]]), world[order[first:last]], ground, ridge, horizon, seed)
 
 
-def trial(setup: Adaptive, number: int) -> dict[str, Any]:
-    """Shuffle the evaluation set, convert it, and ask every evaluator what the learner loses."""
-    rng = np.random.default_rng([setup.seed, CODE, number])
-    shuffled = setup.evaluation[rng.permutation(len(setup.evaluation))]
-    case = Case(shuffled.log(rng), setup.policy, setup.horizon, number)
-    return {**paper_findings(case), **our_findings(case, setup.model)}
+def run_adaptive_trial(task: AdaptiveTask, number: int) -> dict[str, Result]:
+    """Log the shuffled evaluation set, and return the result of each evaluator."""
+    rng = np.random.default_rng([task.seed, ADAPTIVE_SEED, number])
+    shuffled = task.evaluation[rng.permutation(len(task.evaluation))]
+    case = Case(shuffled.log(rng), task.policy, task.horizon, number)
+    return {**evaluate_as_published(case), **evaluate_as_recommended(case, task.ridge)}
 
 
-def _chunk(setup: Adaptive, world: ClassificationWorld, number: int) -> list[Any]:
-    seeds = [[setup.seed, CODE, 1, number * CHUNK + i] for i in range(CHUNK)]
-    return live_runs(setup.policy, world, setup.horizon, seeds)
+def score_adaptive_task(options: Options, name: str, horizon: int, trials: int, runs: int) -> dict[str, Any]:
+    """Return the scores against both truths, and the facts of the task."""
+    task = prepare_adaptive_task(load_world(name, options.data), horizon, options.seed)
+    stem, facts = f"adaptive-{name}-{horizon}", {"world": name, "horizon": horizon}
+    # exact losses need few runs; the second truth only shows how far the two sets differ
+    truths = {
+        "ground": estimate_truth(options, task, "ground", f"{stem}-ground", runs),
+        "evaluation": estimate_truth(options, task, "evaluation", f"{stem}-evaluation", max(1, runs // 5)),
+    }
+    results = options.run_trials(stem, facts, run_adaptive_trial, (task,), trials, result_types=(Result,))
+    return {
+        "scores": {split: score_trials(results, [truth["value"]] * trials) for split, truth in truths.items()},
+        "facts": {
+            **facts,
+            "events": len(task.evaluation),
+            "trials": trials,
+            "truths": truths,
+            "our reward model": task.ridge._asdict(),
+        },
+    }
 
 
-def truth_on(plan: Plan, setup: Adaptive, where: str, journal: str, runs: int) -> dict[str, float]:
-    """Average loss over live runs on one of the two sets of examples, and its standard error."""
-    world: ClassificationWorld = getattr(setup, where)
-    settings = {"horizon": setup.horizon, "set": where}
-    slices = work_through(plan, plan.journal(journal, settings), -(-runs // CHUNK), _chunk, setup, world)
-    met, exact = np.array([run for file_slice in slices for run in file_slice]).T
+def estimate_truth(options: Options, task: AdaptiveTask, split: str, name: str, runs: int) -> dict[str, float]:
+    """Return the average loss over live runs on one of the two sets of examples, and its standard error."""
+    world: ClassificationWorld = getattr(task, split)
+    facts = {"horizon": task.horizon, "set": split}
+    count = -(-runs // RUNS_PER_JOB)
+    batches = options.run_trials(name, facts, _run_live_batch, (task, world), count, result_types=(LiveRun,))
+    met, exact = np.array([run for batch in batches for run in batch]).T
     return {
         "runs": met.size,
         "value": float(exact.mean()),
@@ -78,26 +211,23 @@ def truth_on(plan: Plan, setup: Adaptive, where: str, journal: str, runs: int) -
     }
 
 
-def adaptive_scores(plan: Plan, name: str, horizon: int, trials: int, runs: int) -> dict[str, Any]:
-    """Scores against both truths, and the facts of the experiment."""
-    setup = prepare(load_world(name, plan.data), horizon, plan.seed)
-    stem = f"adaptive-{name}-{horizon}"
-    # exact scoring needs few runs; the second truth only tells how far the two sets differ
-    wanted = {"ground": runs, "evaluation": max(1, runs // 5)}
-    truths = {where: truth_on(plan, setup, where, f"{stem}-{where}", count) for where, count in wanted.items()}
-    results = work_through(plan, plan.journal(stem, {"world": name, "horizon": horizon}), trials, trial, setup)
-    against = {where: scores_of(results, [truth["value"]] * trials) for where, truth in truths.items()}
-    facts = {
-        "world": name,
-        "events": len(setup.evaluation),
-        "horizon": horizon,
-        "trials": trials,
-        "truths": truths,
-        "our reward model": setup.model._asdict(),
-    }
-    return {"scores": against, "facts": facts}
+def _run_live_batch(task: AdaptiveTask, world: ClassificationWorld, number: int) -> list[LiveRun]:
+    seeds = [[task.seed, ADAPTIVE_SEED, 1, number * RUNS_PER_JOB + i] for i in range(RUNS_PER_JOB)]
+    return [run_live(task.policy, world, task.horizon, np.random.default_rng(seed)) for seed in seeds]
 
 
-def run(plan: Plan) -> dict[str, Any]:
-    """The whole table."""
-    return adaptive_scores(plan, plan.world, HORIZON, plan.trials or TRIALS, plan.simulations)
+def run_live(policy: FromClassifier, world: ClassificationWorld, horizon: int, rng: np.random.Generator) -> LiveRun:
+    """Run a copy of the policy on the first ``horizon`` of the shuffled examples."""
+    policy = copy.deepcopy(policy)
+    # a set smaller than the horizon is repeated
+    order = np.resize(rng.permutation(len(world)), horizon)
+    met = exact = 0.0
+    for start in range(0, horizon, policy.batch_size):
+        rows = order[start : start + policy.batch_size]
+        probabilities = policy.probabilities(world.features)
+        actions = draw_actions(probabilities[rows], rng)
+        losses = world.rewards[rows, actions]
+        met += losses.sum()
+        exact += rows.size * world.value(probabilities)
+        policy.learn(world.features[rows], actions, losses, probabilities[rows, actions])
+    return LiveRun(met / horizon, exact / horizon)

@@ -1,8 +1,9 @@
-"""Table 3: real randomised data in place of the paper's proprietary log; self-evaluation and an argmax policy."""
+"""Table 3: real randomised data in place of the paper's proprietary log; the logger itself and an argmax policy."""
 
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -11,21 +12,16 @@ from sklearn.linear_model import LinearRegression
 
 from backcast._arrays import Contexts, FloatArray, IntArray
 from backcast.evaluation import evaluate
-from backcast.evaluators import DR, IPS
-from backcast.evaluators.direct import DM
-from backcast.evaluators.drns import DRns
-from backcast.evaluators.rejection import RS
+from backcast.evaluators import DM, DR, IPS, RS, DRns
 from backcast.log import Log
-from backcast.policies.fixed import Fixed, Logged
+from backcast.policies import Fixed, Logged
 from backcast.reward_models import Fitted, LowVariance, PerAction
 from bench.reproduction.datasets import Campaign, load_campaign
-from bench.reproduction.journal import Plan, work_through
-from bench.reproduction.protocol import Case, Found, simulated
-
-__all__ = ["CASES", "Cell", "Study", "logged_by", "rejected", "run", "study"]
+from bench.reproduction.protocol import Case, Options, Result, run_replay
 
 SUBSETS = 10
-SHARES = (9 / 13, 3 / 13, 1 / 13)  # of the favourite, the next and the last arm: the paper's smallest p is 1/13
+SHARES = (9 / 13, 3 / 13, 1 / 13)  # of the favourite, the next and the last action: the paper's smallest p is 1/13
+# name -> campaign, logged by a skewed logger, rewards of -1 and 1
 CASES = {
     "Hillstrom, p >= 1/13, visit": ("hillstrom", True, False),
     "Hillstrom, p >= 1/13, -1/+1": ("hillstrom", True, True),
@@ -37,8 +33,22 @@ CASES = {
 }
 
 
-class Cell(NamedTuple):
-    """One evaluator on one policy over the subsets: mean and spread, as estimated and normalised; events accepted."""
+class Study(NamedTuple):
+    """A log whose first half trains, and the second half in ten subsets.
+
+    ``held_out`` contains the uniform events of the second half, before any was rejected, and ``logging`` the
+    probabilities of the skewed logger there.
+    """
+
+    train: Log
+    subsets: list[Log]
+    held_out: Log
+    logging: FloatArray
+
+
+@dataclass(frozen=True)
+class Cell:
+    """Estimates of one evaluator for one policy over the subsets: mean and deviation, also normalised."""
 
     evaluator: str
     policy: str
@@ -49,21 +59,35 @@ class Cell(NamedTuple):
     accepted: float
 
 
-class Study(NamedTuple):
-    """A log whose first part trains, the rest in ten subsets.
-
-    ``held_out`` holds the uniform events behind the subsets, before any was rejected, and ``logger`` what the
-    non-uniform logger would have done there.
-    """
-
-    train: Log
-    subsets: list[Log]
-    held_out: Log
-    logger: FloatArray
+def run_table3(options: Options) -> dict[str, Any]:
+    """Return the results of every case by name."""
+    shared = (options.data, options.seed)
+    results = options.run_trials("table3", {}, _run_numbered_case, shared, len(CASES), result_types=(Cell,))
+    return dict(zip(CASES, results, strict=True))
 
 
-def logged_by(campaign: Campaign) -> FloatArray:
-    """Probabilities of a logger that gives 9/13 to its favourite arm, 3/13 to the next and 1/13 to the last."""
+def _run_numbered_case(data: Path | None, seed: int, number: int) -> dict[str, Any]:
+    name, skewed, signed = list(CASES.values())[number]
+    return evaluate_study(make_study(load_campaign(name, data), seed, skewed=skewed, signed=signed))
+
+
+def make_study(campaign: Campaign, seed: int, *, skewed: bool, signed: bool) -> Study:
+    """Shuffle and halve the events, reject some for a skewed logger, and cut the second half into ten subsets."""
+    rng = np.random.default_rng([seed, 3])
+    n, k = campaign.actions.size, campaign.n_actions
+    order = rng.permutation(n)
+    uniform = np.full((n, k), 1 / k)
+    logging = skewed_logging(campaign) if skewed else uniform
+    accepted = np.isin(order, accept_rows(campaign.actions, logging, rng))
+    first, second = order[: n // 2], order[n // 2 :]
+    train = _make_log(campaign, first[accepted[: n // 2]], logging, signed=signed)
+    parts = np.array_split(second[accepted[n // 2 :]], SUBSETS)
+    subsets = [_make_log(campaign, part, logging, signed=signed) for part in parts]
+    return Study(train, subsets, _make_log(campaign, second, uniform, signed=signed), logging[second])
+
+
+def skewed_logging(campaign: Campaign) -> FloatArray:
+    """Return probabilities of 9/13 for the favourite action, 3/13 for the next and 1/13 for the last."""
     n = campaign.favourite.size
     probabilities = np.empty((n, campaign.n_actions))
     for step, share in enumerate(SHARES):
@@ -71,109 +95,83 @@ def logged_by(campaign: Campaign) -> FloatArray:
     return probabilities
 
 
-def rejected(uniform: IntArray, logging: FloatArray, rng: np.random.Generator) -> IntArray:
-    """Rows kept of a uniform log so that what is left was logged by ``logging``: each with chance ``mu(a|x)/max mu``.
+def accept_rows(uniform_actions: IntArray, logging: FloatArray, rng: np.random.Generator) -> IntArray:
+    """Return rows of a uniform log, accepted with probability ``mu(a|x)/max mu``: those are logged by ``mu``.
 
-    The chance to be kept, averaged over the uniform action, is the same at every context: contexts keep their law.
+    The probability to be accepted, averaged over the uniform action, is the same at every context, so the
+    distribution of contexts does not change.
     """
-    chance = logging[np.arange(uniform.size), uniform] / logging.max()
-    return np.flatnonzero(rng.random(uniform.size) < chance)
+    probability = logging[np.arange(uniform_actions.size), uniform_actions] / logging.max()
+    return np.flatnonzero(rng.random(uniform_actions.size) < probability)
 
 
-def study(campaign: Campaign, seed: int, *, skewed: bool, signed: bool) -> Study:
-    """Shuffle, cut in halves, make the log non-uniform if asked, and cut the second half in ten."""
-    rng = np.random.default_rng([seed, 3])
-    n, k = campaign.actions.size, campaign.n_actions
-    order = rng.permutation(n)
-    flat = np.full((n, k), 1 / k)
-    logging = logged_by(campaign) if skewed else flat
-    kept = np.isin(order, rejected(campaign.actions, logging, rng))
-    first, second = order[: n // 2], order[n // 2 :]
-    train = _log_of(campaign, first[kept[: n // 2]], logging, signed=signed)
-    parts = np.array_split(second[kept[n // 2 :]], SUBSETS)
-    subsets = [_log_of(campaign, part, logging, signed=signed) for part in parts]
-    return Study(train, subsets, _log_of(campaign, second, flat, signed=signed), logging[second])
-
-
-def _log_of(campaign: Campaign, rows: IntArray, logging: FloatArray, *, signed: bool) -> Log:
-    rewards = campaign.rewards[rows]
-    actions, chances = campaign.actions[rows], logging[rows]
+def _make_log(campaign: Campaign, rows: IntArray, logging: FloatArray, *, signed: bool) -> Log:
+    actions, rewards, probabilities = campaign.actions[rows], campaign.rewards[rows], logging[rows]
     return Log(
         campaign.contexts[rows],
         actions,
         2 * rewards - 1 if signed else rewards,
-        chances[np.arange(rows.size), actions],
+        probabilities[np.arange(rows.size), actions],
         n_actions=campaign.n_actions,
         reward_range=(-1.0, 1.0) if signed else (0.0, 1.0),
-        logging_probabilities=chances,
+        logging_probabilities=probabilities,
     )
 
 
-def argmax_policy(train: Log) -> Fixed:
-    """The action of largest predicted reward, by linear regressions weighted by 1/p."""
+def evaluate_study(study: Study) -> dict[str, Any]:
+    """Return the cells of both policies, and the value of each on all held-out events with its standard error."""
+    argmax = make_argmax_policy(study.train)
+    paper_model = PerAction(LinearRegression()).fit(study.train)
+    mean_reward = float(np.mean([subset.rewards.mean() for subset in study.subsets]))
+    cells: list[Cell] = []
+    references = {}
+    for name, policy, reference_policy in (
+        ("self-evaluation", Logged(), Logged(study.logging)),
+        ("argmax", argmax, argmax),
+    ):
+        target = argmax.probabilities if name == "argmax" else None
+        models = {"paper": paper_model, "ours": LowVariance(target=target).fit(study.train)}
+        results = [_evaluate_subset(subset, policy, models, seed) for seed, subset in enumerate(study.subsets)]
+        norm = float(np.mean([result["IPS"].value for result in results])) if name == "argmax" else mean_reward
+        cells += [_summarize_cell(evaluator, name, results, norm) for evaluator in results[0]]
+        reference = evaluate(study.held_out, reference_policy, DR())
+        references[name] = {"value": reference.value, "error": reference.std_error}
+    sizes = {"train": len(study.train), "subset": len(study.subsets[0]), "held out": len(study.held_out)}
+    return {"cells": cells, "references": references, "sizes": sizes}
+
+
+def make_argmax_policy(train: Log) -> Fixed:
+    """Return the policy of largest predicted reward, by linear regressions weighted by 1/p."""
     model = PerAction(LinearRegression(), weights="inverse").fit(train)
 
-    def largest(contexts: Contexts) -> FloatArray:
+    def probabilities(contexts: Contexts) -> FloatArray:
         best = model.predict(contexts).argmax(axis=1)
-        chosen: FloatArray = (np.arange(train.n_actions) == best[:, None]).astype(np.float64)
-        return chosen
+        one_hot: FloatArray = (np.arange(train.n_actions) == best[:, None]).astype(np.float64)
+        return one_hot
 
-    return Fixed(largest)
+    return Fixed(probabilities)
 
 
-def _findings(part: Log, policy: Any, models: dict[str, Any], seed: int) -> dict[str, Found]:
-    """Every evaluator's answer on one subset."""
-    case = Case(part, policy, None, seed)
-    plain = models["paper"].predict(part.contexts)
-    none = np.zeros((1, part.n_actions))
+def _evaluate_subset(subset: Log, policy: Any, models: dict[str, Any], seed: int) -> dict[str, Result]:
+    case = Case(subset, policy, None, seed)
+    predicted = models["paper"].predict(subset.contexts)
 
-    def estimate(evaluator: Any, model: Any) -> Found:
-        return Found(evaluate(part, policy, evaluator, reward_model=model, seed=seed).value)
+    def estimate(evaluator: Any, model: Any) -> Result:
+        return Result(evaluate(subset, policy, evaluator, reward_model=model, seed=seed).value)
 
     return {
-        "RS": simulated(RS(), case, none),
+        "RS": run_replay(RS(), case, np.zeros((1, subset.n_actions))),
         "IPS": estimate(IPS(), None),
         "DM": estimate(DM(), Fitted(models["paper"])),
         "DR": estimate(DR(), Fitted(models["paper"])),
-        "DRns(q=0.1)": simulated(DRns(q=0.1, c_max=1.0), case, plain),
+        "DRns(q=0.1)": run_replay(DRns(q=0.1, c_max=1.0), case, predicted),
         "DR, low variance": estimate(DR(), Fitted(models["ours"])),
     }
 
 
-def _cells(policy: str, found: list[dict[str, Found]], norm: float) -> list[Cell]:
-    cells = []
-    for name in found[0]:
-        values = np.array([subset[name].value for subset in found])
-        mean, sd = float(values.mean()), float(values.std(ddof=1))
-        scaled = (mean / norm, sd / abs(norm)) if norm else (math.nan, math.nan)
-        cells.append(Cell(name, policy, mean, sd, *scaled, float(np.mean([s[name].accepted for s in found]))))
-    return cells
-
-
-def case_results(made: Study) -> dict[str, Any]:
-    """Both policies on one log: cells, and the value of each policy on all held-out events with its error."""
-    argmax = argmax_policy(made.train)
-    paper = PerAction(LinearRegression()).fit(made.train)
-    empirical = float(np.mean([part.rewards.mean() for part in made.subsets]))
-    results: dict[str, Any] = {"cells": [], "references": {}}
-    for name, policy, truth in (("self-evaluation", Logged(), Logged(made.logger)), ("argmax", argmax, argmax)):
-        target = argmax.probabilities if name == "argmax" else None
-        models = {"paper": paper, "ours": LowVariance(target=target).fit(made.train)}
-        found = [_findings(part, policy, models, seed) for seed, part in enumerate(made.subsets)]
-        norm = float(np.mean([one["IPS"].value for one in found])) if name == "argmax" else empirical
-        results["cells"] += _cells(name, found, norm)
-        reference = evaluate(made.held_out, truth, DR())
-        results["references"][name] = {"value": reference.value, "error": reference.std_error}
-    results["sizes"] = {"train": len(made.train), "subset": len(made.subsets[0]), "held out": len(made.held_out)}
-    return results
-
-
-def run(plan: Plan) -> dict[str, Any]:
-    """All logs; each is quick, so only whole ones are written down."""
-    journal = plan.journal("table3", {})
-    return dict(zip(CASES, work_through(plan, journal, len(CASES), _numbered_case, plan.data, plan.seed), strict=True))
-
-
-def _numbered_case(data: Path | None, seed: int, number: int) -> dict[str, Any]:
-    name, skewed, signed = list(CASES.values())[number]
-    return case_results(study(load_campaign(name, data), seed, skewed=skewed, signed=signed))
+def _summarize_cell(evaluator: str, policy: str, results: list[dict[str, Result]], norm: float) -> Cell:
+    values = np.array([result[evaluator].value for result in results])
+    mean, sd = float(values.mean()), float(values.std(ddof=1))
+    normalised, normalised_sd = (mean / norm, sd / abs(norm)) if norm else (math.nan, math.nan)
+    accepted = float(np.mean([result[evaluator].accepted for result in results]))
+    return Cell(evaluator, policy, mean, sd, normalised, normalised_sd, accepted)

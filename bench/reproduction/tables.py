@@ -1,82 +1,103 @@
-"""Each experiment as Markdown, JSON and charts in the output folder."""
+"""Each experiment as Markdown, JSON and charts, beside the paper's figures."""
 
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-from bench.reproduction import horizon, published, table1, table2, table3, worlds
-from bench.reproduction.charts import error_chart, save_chart, worlds_chart
-from bench.reproduction.journal import Plan
-from bench.reproduction.results import Score, circumstances, markdown_table, save_json, save_text
+import numpy as np
 
-__all__ = ["EXPERIMENTS", "reproduce"]
+from bench.common.charts import interval_chart, point_chart, save_chart
+from bench.common.machine import describe_provenance, provenance
+from bench.common.markdown import format_number, markdown_table
+from bench.common.output import write_json, write_page
+from bench.reproduction.classification import run_long_horizon, run_table1, run_table2, run_worlds
+from bench.reproduction.protocol import Options, Score
+from bench.reproduction.real_data import Cell, run_table3
+
+# figures of Dudik et al. 2012
+TABLE_1 = {
+    "DM": 0.0151,
+    "RS": 0.0191,
+    "WC": 0.0055,
+    "DRns(q=0)": 0.0093,
+    "DRns(q=0.01)": 0.0057,
+    "DRns(q=0.05)": 0.0055,
+    "DRns(q=0.1)": 0.0058,
+}
+ACCEPTED_1 = {"RS": 264, "DRns(q=0)": 523, "DRns(q=0.01)": 3375, "DRns(q=0.05)": 4279, "DRns(q=0.1)": 4375}
+TABLE_2 = {
+    "DM": 0.0329,
+    "RS": 0.0179,
+    "WC": 0.0156,
+    "DRns(q=0)": 0.0129,
+    "DRns(q=0.01)": 0.0089,
+    "DRns(q=0.05)": 0.0123,
+    "DRns(q=0.1)": 0.0946,
+}
+# normalised mean and standard deviation: self-evaluation, argmax
+TABLE_3 = {
+    "RS": ("0.986 ± 0.060", "0.990 ± 0.048"),
+    "IPS": ("0.995 ± 0.041", "1.000 ± 0.027"),
+    "DM": ("1.213 ± 0.010", "1.211 ± 0.002"),
+    "DR": ("0.967 ± 0.042", "0.991 ± 0.026"),
+    "DRns(q=0.1)": ("0.974 ± 0.039", "0.993 ± 0.024"),
+}
 
 
-def reproduce(name: str, plan: Plan, command: str) -> str:
-    """Run an experiment (or go on with it), write what came out, and return the Markdown."""
-    text: str = EXPERIMENTS[name](plan, circumstances(command))
-    save_text(plan.out / f"{name}.md", text)
-    return text
+def write_experiment(name: str, options: Options, command: str) -> str:
+    """Run an experiment, or continue it; write the results, and return the page as Markdown."""
+    blocks, data = EXPERIMENTS[name](options)
+    origin = provenance(command)
+    write_json(options.out / f"{name}.json", {**origin, **data})
+    return write_page(options.out / f"{name}.md", [describe_provenance(origin), *blocks])
 
 
-def _figure(value: float | None, digits: int = 4) -> str:
-    """A number as the tables show it; nothing where there is none.
-
-    >>> _figure(0.12345), _figure(1234.5, 0), _figure(float("nan"))
-    ('0.1235', '1,234', '')
-    """
-    return "" if value is None or not math.isfinite(value) else f"{value:,.{digits}f}"
-
-
-def _made(about: dict[str, Any]) -> str:
-    return f"Made with `{about['command']}` on {about['date']}, {about['machine']}, Python {about['python']}."
-
-
-def _score_rows(scores: list[Score], paper: dict[str, float]) -> list[list[str]]:
-    return [
-        [
-            one.evaluator,
-            f"{_figure(one.rmse)} ± {_figure(one.reach)}",
-            _figure(one.bias),
-            _figure(one.stdev),
-            _figure(paper.get(one.evaluator)),
-        ]
-        for one in scores
-    ]
-
-
-def _static(plan: Plan, about: dict[str, Any]) -> str:
-    scores, facts = table1.run(plan)
-    paper = published.TABLE_1 if plan.world == "rcv1" else {}
-    accepted = published.ACCEPTED_1 if plan.world == "rcv1" else {}
-    save_json(plan.out / "table1.json", {"made": about, "facts": facts, "scores": scores, "paper": paper})
-    save_chart(error_chart(scores, paper, "A fixed policy (Table 1)"), plan.out / "table1.svg")
+def _write_table1(options: Options) -> tuple[list[str], dict[str, Any]]:
+    results = run_table1(options)
+    scores, facts = results["scores"], results["facts"]
+    published, accepted = (TABLE_1, ACCEPTED_1) if options.world == "rcv1" else ({}, {})
     head = ["evaluator", "rmse", "bias", "stdev", "paper: rmse", "accepted", "paper: accepted"]
     rows = [
-        [*row, _figure(one.accepted, 0), accepted.get(one.evaluator)]
-        for row, one in zip(_score_rows(scores, paper), scores, strict=True)
+        [*_score_cells(score, published), format_number(score.accepted, 0), accepted.get(score.evaluator)]
+        for score in scores
     ]
-    truth = f"{facts['trials']} trials on {facts['world']}, {facts['events']:,} events each; the policy loses "
-    return f"{_made(about)}\n\n{truth}{facts['truth']:.4f} on average.\n\n{markdown_table(head, rows)}\n"
+    sentence = (
+        f"{facts['trials']} trials on {facts['world']}, {facts['events']:,} events each; the policy loses "
+        f"{facts['truth']:.4f} on average."
+    )
+    chart = _save_error_chart(options, "table1", scores, published, "A fixed policy (Table 1)")
+    return [sentence, markdown_table(head, rows), chart], {**results, "paper": published}
 
 
-def _adaptive(name: str, title: str, work: Callable[[Plan], dict[str, Any]]) -> Callable[[Plan, dict[str, Any]], str]:
-    def write(plan: Plan, about: dict[str, Any]) -> str:
-        results = work(plan)
-        paper = published.TABLE_2 if plan.world == "rcv1" and name == "table2" else {}
-        save_json(plan.out / f"{name}.json", {"made": about, **results, "paper": paper})
-        save_chart(error_chart(results["scores"]["ground"], paper, title), plan.out / f"{name}.svg")
-        return f"{_made(about)}\n\n{_truths(results['facts'])}\n\n{_adaptive_table(results['scores'], paper)}\n"
+def _write_adaptive(
+    name: str, title: str, run: Callable[[Options], dict[str, Any]], published: dict[str, float]
+) -> Callable[[Options], tuple[list[str], dict[str, Any]]]:
+    def write(options: Options) -> tuple[list[str], dict[str, Any]]:
+        results = run(options)
+        paper = published if options.world == "rcv1" else {}
+        head = ["evaluator", "rmse", "bias", "stdev", "paper: rmse", "rmse, evaluation split", "accepted", "complete"]
+        scores = results["scores"]
+        rows = [
+            [
+                *_score_cells(score, paper),
+                *(format_number(other.rmse), format_number(score.accepted, 0), format_number(score.complete, 1)),
+            ]
+            for score, other in zip(scores["ground"], scores["evaluation"], strict=True)
+        ]
+        chart = _save_error_chart(options, name, scores["ground"], paper, title)
+        return [_describe_truths(results["facts"]), markdown_table(head, rows), chart], {**results, "paper": paper}
 
     return write
 
 
-def _truths(facts: dict[str, Any]) -> str:
+def _describe_truths(facts: dict[str, Any]) -> str:
     lines = [f"{facts['trials']} trials on {facts['world']}, {facts['events']:,} events, {facts['horizon']} rounds."]
-    for where, words in (("ground", "ground-truth"), ("evaluation", "evaluation")):
-        t = facts["truths"][where]
+    for split, words in (("ground", "ground-truth"), ("evaluation", "evaluation")):
+        t = facts["truths"][split]
         lines.append(
             f"Truth on the {words} split ({t['examples']:,} examples, {t['runs']} live runs): {t['value']:.4f} "
             f"± {t['error']:.4f} (standard error; losses met: {t['met']:.4f} ± {t['met error']:.4f})."
@@ -84,75 +105,100 @@ def _truths(facts: dict[str, Any]) -> str:
     return "\n".join(lines)
 
 
-def _adaptive_table(scores: dict[str, list[Score]], paper: dict[str, float]) -> str:
-    head = ["evaluator", "rmse", "bias", "stdev", "paper: rmse", "rmse, evaluation split", "accepted", "complete"]
-    rows = [
-        [*row, _figure(other.rmse), _figure(one.accepted, 0), _figure(one.complete, 1)]
-        for row, one, other in zip(
-            _score_rows(scores["ground"], paper), scores["ground"], scores["evaluation"], strict=True
-        )
-    ]
-    return markdown_table(head, rows)
+def _score_cells(score: Score, published: dict[str, float]) -> list[str]:
+    numbers = (score.bias, score.stdev, published.get(score.evaluator))
+    rmse = f"{format_number(score.rmse)} ± {format_number(score.half_width)}"
+    return [score.evaluator, rmse, *map(format_number, numbers)]
 
 
-def _real(plan: Plan, about: dict[str, Any]) -> str:
-    results = table3.run(plan)
-    save_json(plan.out / "table3.json", {"made": about, "cases": results, "paper": published.TABLE_3})
-    return "\n\n".join([_made(about), *(_real_case(name, case) for name, case in results.items())]) + "\n"
+def _write_table3(options: Options) -> tuple[list[str], dict[str, Any]]:
+    results = run_table3(options)
+    blocks = [block for name, case in results.items() for block in (f"## {name}", *_describe_case(case))]
+    return blocks, {"cases": results, "paper": TABLE_3}
 
 
-def _real_case(name: str, case: dict[str, Any]) -> str:
+def _describe_case(case: dict[str, Any]) -> tuple[str, str]:
     sizes, references = case["sizes"], case["references"]
     truth = "; ".join(f"{policy} {r['value']:.4f} ± {r['error']:.4f}" for policy, r in references.items())
-    head = [
-        "evaluator",
-        "self-evaluation",
-        "argmax",
-        "paper: self",
-        "paper: argmax",
-        "argmax, as estimated",
-        "accepted",
-    ]
-    cells = {(one[0], one[1]): one for one in (table3.Cell(*cell) for cell in case["cells"])}
-    rows = []
-    for evaluator in dict.fromkeys(key[0] for key in cells):
-        own, best = cells[evaluator, "self-evaluation"], cells[evaluator, "argmax"]
-        scaled = [
-            f"{c.normalised:.3f} ± {c.normalised_sd:.3f}" if math.isfinite(c.normalised) else "" for c in (own, best)
-        ]
-        paper = published.TABLE_3.get(evaluator, ("", ""))
-        rows.append([evaluator, *scaled, *paper, f"{best.mean:.4f} ± {best.sd:.4f}", _figure(best.accepted, 0)])
     sentence = (
         f"{sizes['train']:,} events train, ten subsets of {sizes['subset']:,}. "
         f"On all {sizes['held out']:,} held-out uniform events (± standard error): {truth}."
     )
-    return f"## {name}\n\n{sentence}\n\n{markdown_table(head, rows)}"
+    cells: dict[tuple[str, str], Cell] = {(cell.evaluator, cell.policy): cell for cell in case["cells"]}
+    rows = []
+    for evaluator in dict.fromkeys(evaluator for evaluator, _ in cells):
+        both = cells[evaluator, "self-evaluation"], cells[evaluator, "argmax"]
+        normalised = [
+            f"{c.normalised:.3f} ± {c.normalised_sd:.3f}" if math.isfinite(c.normalised) else "" for c in both
+        ]
+        estimated = f"{both[1].mean:.4f} ± {both[1].sd:.4f}"
+        published = TABLE_3.get(evaluator, ("", ""))
+        rows.append([evaluator, *normalised, *published, estimated, format_number(both[1].accepted, 0)])
+    head = ["evaluator", "self-evaluation", "argmax", "paper: self", "paper: argmax", "argmax, as estimated"]
+    return sentence, markdown_table([*head, "accepted"], rows)
 
 
-def _worlds(plan: Plan, about: dict[str, Any]) -> str:
-    results = worlds.run(plan)
-    save_json(plan.out / "worlds.json", {"made": about, **results})
-    parts = [_made(about)]
+def _write_worlds(options: Options) -> tuple[list[str], dict[str, Any]]:
+    results = run_worlds(options)
+    blocks = []
     for task in ("static", "adaptive"):
-        tables = {name: worlds.relative(scores) for name, scores in results[task].items()}
-        save_chart(worlds_chart(tables, f"The {task} task on other data"), plan.out / f"worlds-{task}.svg")
-        parts.append(f"## The {task} task: rmse over that of RS\n\n{_worlds_table(tables)}")
-    return "\n\n".join(parts) + "\n"
+        ratios = {name: ratios_to_rs(scores) for name, scores in results[task].items()}
+        ranks = mean_ranks(list(ratios.values()))
+        rows = [
+            [evaluator, *(format_number(table[evaluator], 2) for table in ratios.values()), f"{rank:.1f}"]
+            for evaluator, rank in ranks.items()
+        ]
+        points = [
+            {"set": name, "evaluator": evaluator, "ratio": ratio}
+            for name, table in ratios.items()
+            for evaluator, ratio in table.items()
+            if ratio > 0
+        ]
+        title = f"The {task} task on other data"
+        chart = point_chart(points, "ratio", "evaluator", "set", "rmse over that of RS", title)
+        blocks += [
+            f"## The {task} task: rmse over that of RS",
+            markdown_table(["evaluator", *ratios, "mean rank"], rows),
+            _save_chart(options, f"worlds-{task}", chart, title),
+        ]
+    return blocks, results
 
 
-def _worlds_table(tables: dict[str, dict[str, float]]) -> str:
-    ranks = worlds.mean_ranks(list(tables.values()))
+def ratios_to_rs(scores: list[Score]) -> dict[str, float]:
+    """Return the rmse of each evaluator divided by that of RS."""
+    base = next(score.rmse for score in scores if score.evaluator == "RS")
+    return {score.evaluator: score.rmse / base for score in scores}
+
+
+def mean_ranks(tables: list[dict[str, float]]) -> dict[str, float]:
+    """Return the average rank of each evaluator, 1 for the least error; one without an estimate is last.
+
+    >>> mean_ranks([{"RS": 1.0, "ours": 0.25}, {"RS": 1.0, "ours": 2.0}])
+    {'RS': 1.5, 'ours': 1.5}
+    """
+    errors = np.array([list(table.values()) for table in tables])
+    ranks = np.argsort(np.argsort(np.nan_to_num(errors, nan=np.inf), axis=1), axis=1) + 1
+    return dict(zip(tables[0], ranks.mean(axis=0).tolist(), strict=True))
+
+
+def _save_error_chart(options: Options, name: str, scores: list[Score], published: dict[str, float], title: str) -> str:
     rows = [
-        [evaluator, *(_figure(table[evaluator], 2) for table in tables.values()), f"{rank:.1f}"]
-        for evaluator, rank in ranks.items()
+        {"evaluator": s.evaluator, "rmse": s.rmse, "low": s.rmse - s.half_width, "high": s.rmse + s.half_width}
+        for s in scores
     ]
-    return markdown_table(["evaluator", *tables, "mean rank"], rows)
+    return _save_chart(options, name, interval_chart(rows, published, title), title)
 
 
-EXPERIMENTS: dict[str, Callable[[Plan, dict[str, Any]], str]] = {
-    "table1": _static,
-    "table2": _adaptive("table2", "A policy that learns (Table 2)", table2.run),
-    "table3": _real,
-    "horizon": _adaptive("horizon", "A policy that learns, 500 rounds", horizon.run),
-    "worlds": _worlds,
+def _save_chart(options: Options, name: str, chart: Any, title: str) -> str:
+    """Save a chart, and return the link to it from the folder of the results."""
+    [path] = save_chart(chart, (options.charts or options.out) / name)
+    return f"![{title}]({Path(os.path.relpath(path, options.out)).as_posix()})"
+
+
+EXPERIMENTS: dict[str, Callable[[Options], tuple[list[str], dict[str, Any]]]] = {
+    "table1": _write_table1,
+    "table2": _write_adaptive("table2", "A policy that learns (Table 2)", run_table2, TABLE_2),
+    "table3": _write_table3,
+    "horizon": _write_adaptive("horizon", "A policy that learns, 500 rounds", run_long_horizon, {}),
+    "worlds": _write_worlds,
 }

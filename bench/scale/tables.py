@@ -1,4 +1,4 @@
-"""Measurements into Markdown and a chart."""
+"""Measurements of scale as Markdown tables and a chart."""
 
 from __future__ import annotations
 
@@ -6,137 +6,126 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from bench.scale.child import ENGINES, Case, Measured
+from bench.common.charts import bar_chart, save_chart
+from bench.common.markdown import markdown_table
 from bench.scale.paired import Pairs
-from bench.scale.soak import ALLOWED, Soaked
-from bench.scale.works import WORKS, Work
-from bench.speed.report import table
+from bench.scale.soak import ALLOWED_GROWTH, Soak
+from bench.scale.worker_process import ENGINES, Case, Measurement
+from bench.scale.workloads import WORKLOADS, Workload
 
 MOST_MEGABYTES = 1_500.0
 WORKERS = (1, 2)
 
-Results = Mapping[Case, Measured | str]
+Results = Mapping[Case, Measurement | str]
 
 
-def cases() -> list[Case]:
-    """Every work on one job here; those that others can help with on two, and on clusters of one and two as well."""
-    found = []
-    for work in WORKS.values():
-        engines = ENGINES if work.parallel else ("local",)
-        workers = WORKERS if work.parallel else (1,)
-        found += [Case(work.name, engine, n) for engine in engines for n in workers]
-    return found
+def list_cases() -> list[Case]:
+    """Return every workload on one local job; parallel ones also on two, and on clusters of one and two workers."""
+    return [
+        Case(workload.name, engine, workers)
+        for workload in WORKLOADS.values()
+        for engine in (ENGINES if workload.parallel else ("local",))
+        for workers in (WORKERS if workload.parallel else (1,))
+    ]
 
 
-def passes(results: Results) -> str:
-    """Events a second and peak memory of one job."""
-    rows = [_pass_row(work, results[Case(work.name)]) for work in WORKS.values() if work.streamed]
-    head = ["work", "events", "seconds", "events/s", "cores busy", "peak memory", "asked", "reached"]
-    return table(head, rows)
+def shared_workloads() -> list[Workload]:
+    """Return the workloads whose speed-up is measured."""
+    return [workload for workload in WORKLOADS.values() if workload.parallel and workload.name != "empty-jobs"]
 
 
-def _pass_row(work: Work, found: Measured | str) -> list[str]:
-    if isinstance(found, str):
-        return [work.words, "", "", f"left out: {found}", "", "", "", ""]
-    reached = "yes" if found.largest < MOST_MEGABYTES else "no"
-    numbers = [f"{found.events:,}", f"{found.seconds:.1f}", f"{found.rate:,.0f}", f"{found.cores:.1f}"]
-    return [work.words, *numbers, f"{found.largest:,.0f} MB", f"below {MOST_MEGABYTES:,.0f} MB", reached]
+def passes_table(results: Results) -> str:
+    """Return events per second and peak memory of one job."""
+    rows = []
+    for workload in WORKLOADS.values():
+        if not workload.streamed:
+            continue
+        run = results[Case(workload.name)]
+        if isinstance(run, str):
+            rows.append([workload.description, "", "", f"left out: {run}", "", "", "", ""])
+            continue
+        numbers = [f"{run.events:,}", f"{run.seconds:.1f}", f"{run.rate:,.0f}", f"{run.cores:.1f}"]
+        memory = [f"{run.largest:,.0f} MB", f"below {MOST_MEGABYTES:,.0f} MB"]
+        rows.append([workload.description, *numbers, *memory, "yes" if run.largest < MOST_MEGABYTES else "no"])
+    head = ["workload", "events", "seconds", "events/s", "cores busy", "peak memory", "goal", "reached"]
+    return markdown_table(head, rows)
 
 
-def speed_ups(results: Results, pairs: Sequence[Pairs] = ()) -> str:
-    """Two workers over one, here and on Dask; the median of pairs of runs where there are any."""
-    found = {(one.work, one.engine): one for one in pairs}
+def speed_ups_table(results: Results, pairs: Sequence[Pairs] = ()) -> str:
+    """Return the speed-up of two workers over one, local and on Dask; the median of pairs of runs if there are any."""
+    pairs_by_case = {(p.work, p.engine): p for p in pairs}
     rows = [
-        _speed_up_row(work, engine, results, found.get((work.name, engine)))
-        for work in WORKS.values()
-        if work.parallel and work.name != "pieces"
+        _speed_up_row(workload, engine, results, pairs_by_case.get((workload.name, engine)))
+        for workload in shared_workloads()
         for engine in ENGINES
     ]
-    head = ["work", "engine", "1 worker", "2 workers", "speed-up", "of pairs", "of strangers", "cores busy"]
-    return table([*head, "same answer", "asked", "reached"], rows)
+    head = ["workload", "engine", "1 worker", "2 workers", "speed-up", "of pairs", "independent", "cores busy"]
+    return markdown_table([*head, "same value", "goal", "reached"], rows, text_columns=2)
 
 
-def _speed_up_row(work: Work, engine: str, results: Results, pairs: Pairs | None) -> list[str]:
-    one, two = (results[Case(work.name, engine, n)] for n in WORKERS)
+def _speed_up_row(workload: Workload, engine: str, results: Results, pairs: Pairs | None) -> list[str]:
+    one, two = (results[Case(workload.name, engine, n)] for n in WORKERS)
     if isinstance(one, str) or isinstance(two, str):
         failure = one if isinstance(one, str) else two
-        return [work.words, engine, f"left out: {failure}", *[""] * 8]
-    gain = one.seconds / two.seconds if pairs is None else pairs.gain
-    asked, reached = ("", "") if work.asked is None else (f"{work.asked:g}×", "yes" if gain >= work.asked else "no")
-    same = "yes" if same_answer(work, results) else "no"
-    times = [f"{one.seconds:.1f} s", f"{two.seconds:.1f} s", f"{gain:.2f}×", *_spread(pairs)]
-    return [work.words, engine, *times, f"{one.cores:.1f}, {two.cores:.1f}", same, asked, reached]
+        return [workload.description, engine, f"left out: {failure}", *[""] * 8]
+    speed_up, spread = one.seconds / two.seconds, ["", ""]
+    if pairs is not None:
+        speed_up = pairs.speed_up
+        ceiling = "" if pairs.ceiling is None else f"{pairs.ceiling:.2f}×"
+        spread = [f"{len(pairs.ratios)}: {min(pairs.ratios):.2f} to {max(pairs.ratios):.2f}", ceiling]
+    goal = workload.goal
+    verdict = ["", ""] if goal is None else [f"{goal:g}×", "yes" if speed_up >= goal else "no"]
+    times = [f"{one.seconds:.1f} s", f"{two.seconds:.1f} s", f"{speed_up:.2f}×", *spread]
+    same = "yes" if have_same_value(workload, results) else "no"
+    return [workload.description, engine, *times, f"{one.cores:.1f}, {two.cores:.1f}", same, *verdict]
 
 
-def _spread(pairs: Pairs | None) -> list[str]:
-    """The range of the pairs, and what two processes that know nothing of each other gain."""
-    if pairs is None:
-        return ["", ""]
-    ceiling = "" if pairs.ceiling is None else f"{pairs.ceiling:.2f}×"
-    return [f"{len(pairs.ratios)}: {min(pairs.ratios):.2f} to {max(pairs.ratios):.2f}", ceiling]
+def have_same_value(workload: Workload, results: Results) -> bool:
+    """Return whether all runs of a workload gave the same value, to the bit."""
+    runs = [run for run in results.values() if isinstance(run, Measurement) and run.work == workload.name]
+    return len({run.value for run in runs}) == 1
 
 
-def same_answer(work: Work, results: Results) -> bool:
-    """Whether everybody who did this work found the same, to the last bit."""
-    mine = [found for case, found in results.items() if case.work == work.name]
-    return len({found.value for found in mine if isinstance(found, Measured)}) == 1
-
-
-def costs(results: Results) -> str:
-    """What handing out a piece takes, and what waking the workers does."""
+def job_costs_table(results: Results) -> str:
+    """Return the time to distribute a job, and to start the workers."""
     rows = []
-    for engine in ENGINES:
-        for workers in WORKERS:
-            found = results[Case("pieces", engine, workers)]
-            if isinstance(found, str):
-                rows.append([engine, f"{workers}", f"left out: {found}", ""])
-            else:
-                file_slice = 1e3 * found.seconds / found.events
-                rows.append([engine, f"{workers}", f"{file_slice:.2f} ms", f"{found.first_seconds:.1f} s"])
-    return table(["engine", "workers", "a piece", "the first pieces, workers waking"], rows)
+    for case in (Case("empty-jobs", engine, workers) for engine in ENGINES for workers in WORKERS):
+        run = results[case]
+        if isinstance(run, str):
+            costs = [f"left out: {run}", ""]
+        else:
+            costs = [f"{1e3 * run.seconds / run.events:.2f} ms", f"{run.first_seconds:.1f} s"]
+        rows.append([case.engine, f"{case.workers}", *costs])
+    return markdown_table(["engine", "workers", "per job", "first jobs, with the start of workers"], rows)
 
 
-def soaked(found: Soaked) -> str:
-    """Whether anything grew in many runs."""
+def soak_section(soak: Soak) -> str:
+    """Return whether anything grew in many runs."""
     rows = [
-        [what, f"{before:,.0f}", f"{after:,.0f}"]
-        for what, before, after in (
-            ("resident memory, MB", found.begin.megabytes, found.end.megabytes),
-            ("threads", found.begin.threads, found.end.threads),
-            ("open files", found.begin.files, found.end.files),
-            ("files mapped for workers", found.begin.mapped, found.end.mapped),
+        [name, f"{before:,.0f}", f"{after:,.0f}"]
+        for name, before, after in (
+            ("resident memory, MB", soak.begin.megabytes, soak.end.megabytes),
+            ("threads", soak.begin.threads, soak.end.threads),
+            ("open files", soak.begin.files, soak.end.files),
+            ("files mapped for workers", soak.begin.mapped, soak.end.mapped),
         )
     ]
-    verdict = "; ".join(found.leaks) or "nothing grew"
-    words = f"{found.runs} runs in a row: {verdict} (memory {found.growth:+.1%}; asked: within {ALLOWED:.0%})."
-    return table(["after a run", "at the beginning", "at the end"], rows) + f"\n\n{words}"
+    verdict = "; ".join(soak.leaks) or "nothing grew"
+    sentence = f"{soak.runs} runs in a row: {verdict} (memory {soak.growth:+.1%}; goal: within {ALLOWED_GROWTH:.0%})."
+    return markdown_table(["after a run", "at the beginning", "at the end"], rows) + f"\n\n{sentence}"
 
 
 def chart_rows(results: Results) -> list[dict[str, Any]]:
-    """Seconds of every work that workers can share, by engine and number of workers."""
+    """Return the seconds of every shared workload, by engine and number of workers."""
+    names = {workload.name: workload.description for workload in shared_workloads()}
     return [
-        {"work": WORKS[case.work].words, "who": f"{case.engine}, {case.workers}", "seconds": found.seconds}
-        for case, found in results.items()
-        if isinstance(found, Measured) and WORKS[case.work].parallel and case.work != "pieces"
+        {"workload": names[run.work], "engine": f"{run.engine}, {run.workers}", "seconds": run.seconds}
+        for run in results.values()
+        if isinstance(run, Measurement) and run.work in names
     ]
 
 
-def save_chart(results: Results, folder: Path) -> list[Path]:
-    """Seconds by work and workers, as SVG and PNG."""
-    import altair as alt
-
-    chart = (
-        alt.Chart(alt.Data(values=chart_rows(results)))
-        .mark_bar()
-        .encode(
-            x=alt.X("seconds:Q", title="seconds"),
-            y=alt.Y("who:N", title=None),
-            color=alt.Color("who:N", title="engine, workers", legend=None),
-            row=alt.Row("work:N", title=None, header=alt.Header(labelAngle=0, labelAlign="left")),
-        )
-        .properties(width=420)
-    )
-    files = [folder / "scale-workers.svg", folder / "scale-workers.png"]
-    for file in files:
-        chart.save(str(file))
-    return files
+def save_workers_chart(results: Results, folder: Path) -> list[Path]:
+    """Save the seconds by workload, engine and workers as SVG and PNG."""
+    chart = bar_chart(chart_rows(results), "seconds", "engine", "workload")
+    return save_chart(chart, folder / "scale-workers", (".svg", ".png"))

@@ -1,6 +1,6 @@
-"""One piece of work in a process of its own: ``python -m bench.scale.child dr FOLDER --engine dask --workers 2``.
+"""One workload in a process: ``python -m bench.scale.worker_process dr FOLDER --engine dask --workers 2``.
 
-The process makes everything ready, does the work once in small, and then once for every line that it is sent.
+The process prepares the workload, runs it once on a small part of the log, and then once for every line on its input.
 """
 
 from __future__ import annotations
@@ -20,29 +20,27 @@ from pathlib import Path
 from time import perf_counter
 from typing import IO, NamedTuple
 
-from bench.scale.data import FIRST
-from bench.scale.process import used
-from bench.speed.cases import ONE_THREAD
+from bench.common.processes import ONE_THREAD, CaseFailed, last_line, measure_usage
+from bench.scale.data import FIRST_FILE
 
 ENGINES = ("local", "dask")
 
 
 @dataclass(frozen=True)
 class Case:
-    """A piece of work, and who does it."""
+    """A workload, the engine that runs it, and the number of its workers."""
 
     work: str
     engine: str = "local"
     workers: int = 1
 
-    def command(self, folder: Path) -> list[str]:
-        options = ["--engine", self.engine, "--workers", str(self.workers)]
-        return [sys.executable, "-m", "bench.scale.child", self.work, str(folder), *options]
+    def __str__(self) -> str:
+        return f"{self.work}, {self.engine} {self.workers}"
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One case: seconds of the run, and of the one before it that loaded code and woke the workers.
+class Measurement:
+    """One case: seconds of the run, and of the run before it that loaded code and started the workers.
 
     ``largest`` and ``together`` are peak megabytes, of the largest process and of all; ``cpu`` is the processor time
     of all processes during the run.
@@ -60,114 +58,120 @@ class Measured:
     cpu: float
 
     @property
+    def case(self) -> Case:
+        return Case(self.work, self.engine, self.workers)
+
+    @property
     def rate(self) -> float:
         return self.events / self.seconds
 
     @property
     def cores(self) -> float:
-        """Cores that were busy, on average."""
+        """Number of busy cores, on average."""
         return self.cpu / self.seconds
 
 
-class CaseFailed(Exception):
-    """A case ended with an error; its last words are the message."""
-
-
-class Child(NamedTuple):
-    """A process that has made a case ready, and runs it when it is asked to; ``said`` is what it writes of errors."""
+class WorkerProcess(NamedTuple):
+    """A process that has prepared a case and runs it on request; ``errors`` is its error stream."""
 
     process: subprocess.Popen[str]
-    said: IO[str]
+    errors: IO[str]
 
-    def start(self) -> None:
-        """Ask for a run; what it took is waited for with :meth:`found`."""
-        print("go", file=self.process.stdin, flush=True)
+    def start_run(self) -> None:
+        """Start a run; its measurement is returned by :meth:`wait_for_run`."""
+        print("run", file=self.process.stdin, flush=True)
 
-    def found(self) -> Measured:
-        """What the run that was asked for took."""
-        return Measured(**json.loads(self.estimate()))
+    def wait_for_run(self) -> Measurement:
+        """Return the measurement of the run that was started."""
+        return Measurement(**json.loads(self.read_line()))
 
-    def run(self) -> Measured:
-        """One run."""
-        self.start()
-        return self.found()
+    def run(self) -> Measurement:
+        """Run the case once."""
+        self.start_run()
+        return self.wait_for_run()
 
-    def estimate(self) -> str:
-        """The next line it tells."""
+    def read_line(self) -> str:
+        """Return the next line of output."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if line:
             return line
         self.process.wait()
-        self.said.seek(0)
-        raise CaseFailed((self.said.read().strip() or "no message").splitlines()[-1])
+        self.errors.seek(0)
+        raise CaseFailed(last_line(self.errors.read()))
 
 
 @contextmanager
-def ready(case: Case, folder: Path) -> Iterator[Child]:
-    """A process that waits to run the case."""
-    # workers of a cluster must find the benchmark too
+def start_worker_process(case: Case, folder: Path) -> Iterator[WorkerProcess]:
+    """Start a process, and wait until it has prepared the case."""
+    # workers of a cluster must be able to import bench
     paths = os.pathsep.join(filter(None, [os.getcwd(), os.environ.get("PYTHONPATH")]))
-    own = {**os.environ, **ONE_THREAD, "PYTHONPATH": paths, "DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
+    quiet = {"DASK_DISTRIBUTED__LOGGING__DISTRIBUTED": "error"}
+    environment = {**os.environ, **ONE_THREAD, **quiet, "PYTHONPATH": paths}
+    options = ["--engine", case.engine, "--workers", str(case.workers)]
+    command = [sys.executable, "-m", "bench.scale.worker_process", case.work, str(folder), *options]
+    pipe = subprocess.PIPE
     with (
-        tempfile.TemporaryFile("w+") as said,
-        subprocess.Popen(
-            case.command(folder), text=True, env=own, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=said
-        ) as process,
+        tempfile.TemporaryFile("w+") as errors,
+        subprocess.Popen(command, text=True, env=environment, stdin=pipe, stdout=pipe, stderr=errors) as process,
     ):
-        child = Child(process, said)
-        child.estimate()
-        # the end of its input, when the pipes are closed, lets it go
-        yield child
+        worker = WorkerProcess(process, errors)
+        worker.read_line()
+        # the process ends when the pipes are closed, at the end of its input
+        yield worker
 
 
-def run(case: Case, folder: Path) -> Measured:
-    """The case, measured once in a fresh process."""
-    with ready(case, folder) as child:
-        return child.run()
+def run_case(case: Case, folder: Path) -> Measurement:
+    """Measure the case once in a new process."""
+    with start_worker_process(case, folder) as worker:
+        return worker.run()
 
 
-def serve(case: Case, folder: Path, asked: Iterable[str], tell: Callable[[str], None]) -> None:
-    """Make the case ready in this process, run it on a part of the log, and then on all of it for each line."""
-    from bench.scale.works import WORKS, log_of, stream_of
+def serve_runs(case: Case, folder: Path, requests: Iterable[str], respond: Callable[[str], None]) -> None:
+    """Prepare the case in this process, run it on a part of the log, and then on all of it for each request."""
+    from bench.scale.workloads import WORKLOADS, load_input, open_stream
 
-    work = WORKS[case.work]
-    with engine(case) as jobs:
-        log = log_of(work, folder)
+    workload = WORKLOADS[case.work]
+    with start_workers(case) as jobs:
+        log = load_input(workload, folder)
         start = perf_counter()
-        work.run(stream_of(folder / FIRST) if work.streamed else log[: len(log) // 4], jobs)
-        first = perf_counter() - start
-        tell("ready")
-        for _ in asked:
-            cpu, start = used().cpu, perf_counter()
-            value, events = work.run(log, jobs)
+        workload.run(open_stream(folder / FIRST_FILE) if workload.streamed else log[: len(log) // 4], jobs)
+        first_seconds = perf_counter() - start
+        respond("ready")
+        for _ in requests:
+            cpu, start = measure_usage().cpu, perf_counter()
+            value, events = workload.run(log, jobs)
             seconds = perf_counter() - start
-            found = used()
-            measured = Measured(**asdict(case), events=events, seconds=seconds, first_seconds=first, value=value,
-                                largest=found.largest, together=found.together, cpu=found.cpu - cpu)  # fmt: skip
-            tell(json.dumps(asdict(measured)))
+            usage = measure_usage()
+            measurement = Measurement(
+                **asdict(case),
+                events=events,
+                seconds=seconds,
+                first_seconds=first_seconds,
+                value=value,
+                largest=usage.largest,
+                together=usage.together,
+                cpu=usage.cpu - cpu,
+            )
+            respond(json.dumps(asdict(measurement)))
 
 
 @contextmanager
-def engine(case: Case) -> Iterator[int | None]:
-    """The workers, and the number of jobs to ask for."""
+def start_workers(case: Case) -> Iterator[int | None]:
+    """Start the workers of the engine; yield the number of jobs to request (None: all workers of the cluster)."""
     if case.engine == "local":
         yield case.workers
         return
     from joblib import parallel_config
 
-    with cluster(case.workers), parallel_config(backend="dask"):
-        # as many as the cluster has
-        yield None
-
-
-@contextmanager
-def cluster(workers: int) -> Iterator[None]:
-    """A Dask cluster on this machine, a process and a thread for each worker."""
     distributed = import_module("distributed")
     options = {"threads_per_worker": 1, "processes": True, "dashboard_address": None}
-    with distributed.LocalCluster(n_workers=workers, **options) as own, distributed.Client(own):
-        yield
+    with (
+        distributed.LocalCluster(n_workers=case.workers, **options) as cluster,
+        distributed.Client(cluster),
+        parallel_config(backend="dask"),
+    ):
+        yield None
 
 
 def main() -> None:
@@ -178,7 +182,7 @@ def main() -> None:
     parser.add_argument("--workers", type=int, default=1)
     options = parser.parse_args()
     case = Case(options.work, options.engine, options.workers)
-    serve(case, options.folder, sys.stdin, partial(print, flush=True))
+    serve_runs(case, options.folder, sys.stdin, partial(print, flush=True))
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""The pieces of work that are measured: each is made ready on the log on disk, then run with some number of jobs."""
+"""The workloads that are measured: each is prepared on the log on disk, then run with some number of jobs."""
 
 from __future__ import annotations
 
@@ -12,22 +12,22 @@ import numpy as np
 import backcast as bc
 from backcast._arrays import BoolArray, FloatArray
 from backcast._parallel.workers import SharedArguments, Task, WorkerPool
-from bench.scale.data import FIRST, N_ACTIONS, N_FEATURES
+from bench.scale.data import FIRST_FILE, N_ACTIONS, N_FEATURES
 from bench.speed.numpy_policy import NumpyGreedy
 
-HEAD = 100_000  # events that a reward model is fitted on
-IN_MEMORY = 40_000
+HEAD = 100_000  # events to which a reward model is fitted
+IN_MEMORY = 40_000  # events
 LONG, SHORT = 1_000, 100  # horizons
 REPLICATES = 240
-CLOCK_PARTS = 40  # of 100,000 events: on a longer log, clock replay looks at some of it
-PIECES = 500
+CLOCK_PARTS = 40  # of 100,000 events: on a longer log, clock replay uses some of it
+EMPTY_JOBS = 500
 
-Answer = tuple[float, int]  # the estimate, and the events that were gone through to get it
-Run = Callable[[Any, int | None], Answer]
+Result = tuple[float, int]  # the estimate, and the number of events that were processed
+Run = Callable[[Any, int | None], Result]
 
 
 class LinearSoftmax:
-    """A fixed policy that looks at the context: softmax of linear scores."""
+    """A fixed policy that depends on the context: softmax of linear scores."""
 
     def __init__(self, seed: int = 1) -> None:
         self.weights = np.random.default_rng(seed).normal(size=(N_FEATURES, N_ACTIONS)) / 3
@@ -41,106 +41,100 @@ class LinearSoftmax:
 
 
 @dataclass(frozen=True)
-class Work:
-    """What is run: on the stream or on a log in memory, and whether other workers can help."""
+class Workload:
+    """What is run, on the stream or on a log in memory, whether workers can share it, and the goal of a speed-up."""
 
     name: str
-    words: str
+    description: str
     run: Run
     streamed: bool = True
     parallel: bool = True
-    asked: float | None = None
+    goal: float | None = None
 
 
-def stream_of(folder: Path) -> bc.LogStream:
-    return bc.scan_log(
-        folder,
-        context="f_*",
-        action="action",
-        reward="click",
-        propensity="p",
-        n_actions=N_ACTIONS,
-        reward_range=(0, 1),
-    )
+def open_stream(folder: Path) -> bc.LogStream:
+    columns: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "click", "propensity": "p"}
+    return bc.scan_log(folder, **columns, n_actions=N_ACTIONS, reward_range=(0, 1))
 
 
-def log_of(work: Work, folder: Path) -> Any:
-    """The stream, or its first events in memory."""
-    return stream_of(folder) if work.streamed else head_of(folder, IN_MEMORY)
+def load_input(workload: Workload, folder: Path) -> Any:
+    """Return the stream, or its first events in memory."""
+    return open_stream(folder) if workload.streamed else open_stream(folder / FIRST_FILE).read()[:IN_MEMORY]
 
 
-def head_of(folder: Path, events: int) -> bc.Log:
-    """The first events of the log."""
-    return stream_of(folder / FIRST).read()[:events]
-
-
-def _events(log: Any) -> int:
+def _count_events(log: Any) -> int:
     return len(log) if isinstance(log, bc.Log) else int(log.n_rows)
 
 
-def _learner(evaluator: Callable[[int], Any], horizon: int) -> Run:
-    def run(log: Any, jobs: int | None) -> Answer:
-        own = evaluator(_events(log))
-        found = bc.evaluate(log, bc.EpsilonGreedy(0.1), own, horizon=horizon, reward_model=0.3, seed=0, n_jobs=jobs)
-        return found.value, _events(log)
+def _evaluate_learner(make_evaluator: Callable[[int], Any], **options: Any) -> Run:
+    def run(log: Any, jobs: int | None) -> Result:
+        evaluator, policy = make_evaluator(_count_events(log)), bc.EpsilonGreedy(0.1)
+        estimate = bc.evaluate(log, policy, evaluator, horizon=LONG, reward_model=0.3, seed=0, n_jobs=jobs, **options)
+        return estimate.value, _count_events(log)
 
     return run
 
 
-def _doubly_robust(log: Any, jobs: int | None) -> Answer:
-    head = next(iter(log))[:HEAD]
-    model = bc.PerAction().fit(head)
-    found = bc.evaluate(log, LinearSoftmax(), bc.DR(), reward_model=bc.Fitted(model), seed=0, n_jobs=jobs)
-    return found.value, _events(log)
+def _evaluate_doubly_robust(log: Any, jobs: int | None) -> Result:
+    model = bc.Fitted(bc.PerAction().fit(next(iter(log))[:HEAD]))
+    estimate = bc.evaluate(log, LinearSoftmax(), bc.DR(), reward_model=model, seed=0, n_jobs=jobs)
+    return estimate.value, _count_events(log)
 
 
-def _segments(log: Any, jobs: int | None) -> Answer:
-    options: dict[str, Any] = {"interval": bc.Segments(10), "seed": 0, "n_jobs": jobs}
-    found = bc.evaluate(log, bc.EpsilonGreedy(0.1), bc.DRns(q=0.01), horizon=LONG, reward_model=0.3, **options)
-    return found.value, _events(log)
-
-
-def _clock_pools(log: Any, jobs: int | None) -> Answer:
-    some: dict[str, Any] = {"parts": CLOCK_PARTS}
+def _evaluate_clock_pools(log: Any, jobs: int | None) -> Result:
+    evaluator = bc.ClockReplay(parts=CLOCK_PARTS)
     options: dict[str, Any] = {"reward_model": 0.3, "exchangeable": True, "seed": 0, "n_jobs": jobs}
-    found = bc.evaluate(log, bc.EpsilonGreedy(0.1), bc.ClockReplay(**some), horizon=SHORT, **options)
-    return found.value, int(found.diagnostics.to_dict()["events"])
+    estimate = bc.evaluate(log, bc.EpsilonGreedy(0.1), evaluator, horizon=SHORT, **options)
+    return estimate.value, int(estimate.diagnostics.to_dict()["events"])
 
 
-def _replicates(policy: Any, evaluator: Any, log: Any, jobs: int | None, replicates: int = REPLICATES) -> Answer:
-    options: dict[str, Any] = {"replicates": replicates, "exchangeable": True, "seed": 0, "n_jobs": jobs}
-    return bc.evaluate(log, policy, evaluator, horizon=SHORT, **options).value, _events(log)
+def _evaluate_replicates(policy: Any, evaluator: Any, replicates: int) -> Run:
+    def run(log: Any, jobs: int | None) -> Result:
+        options: dict[str, Any] = {"replicates": replicates, "exchangeable": True, "seed": 0, "n_jobs": jobs}
+        return bc.evaluate(log, policy, evaluator, horizon=SHORT, **options).value, _count_events(log)
+
+    return run
 
 
-def _compiled(log: Any, jobs: int | None) -> Answer:
-    return _replicates(bc.LinUCB(0.3), bc.ClockReplay(), log, jobs)
+def _run_empty_jobs(log: Any, jobs: int | None) -> Result:
+    """Run jobs that do nothing, one at a time: the time is the cost of distributing them."""
+    pool = WorkerPool(jobs, one_by_one=True)
+    tasks = [Task(number, "", (number,)) for number in range(EMPTY_JOBS)]
+    return float(sum(result for _, result in pool.results(_do_nothing, SharedArguments(), tasks))), EMPTY_JOBS
 
 
-def _python(log: Any, jobs: int | None) -> Answer:
-    return _replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), log, jobs, 4 * REPLICATES)
-
-
-def _pieces(log: Any, jobs: int | None) -> Answer:
-    """Pieces of work in which nothing is done, one at a time: what is left is the cost of handing them out."""
-    crew = WorkerPool(jobs, one_by_one=True)
-    tasks = [Task(number, "", (number,)) for number in range(PIECES)]
-    return float(sum(result for _, result in crew.results(_nothing, SharedArguments(), tasks))), PIECES
-
-
-def _nothing(number: int) -> int:
+def _do_nothing(number: int) -> int:
     return 0
 
 
-WORKS = {
-    work.name: work
-    for work in (
-        Work("dr-ns", "DR-ns, q = 0.01, in log order", _learner(lambda n: bc.DRns(q=0.01), LONG), parallel=False),
-        Work("preset", "DR-ns, the preset", _learner(bc.DRns.recommended, LONG), parallel=False),
-        Work("dr", "DR of a fixed policy, model fitted beforehand", _doubly_robust),
-        Work("segments", "DR-ns in ten segments", _segments),
-        Work("clock", "ClockReplay in pools of 100,000", _clock_pools),
-        Work("compiled", f"{REPLICATES} replicates of ClockReplay, LinUCB", _compiled, streamed=False, asked=1.7),
-        Work("python", f"{4 * REPLICATES} replicates of DR-ns, a policy in NumPy", _python, streamed=False, asked=1.8),
-        Work("pieces", "500 pieces in which nothing is done", _pieces, streamed=False),
+WORKLOADS = {
+    workload.name: workload
+    for workload in (
+        Workload(
+            "dr-ns", "DR-ns, q = 0.01, in log order", _evaluate_learner(lambda n: bc.DRns(q=0.01)), parallel=False
+        ),
+        Workload("preset", "DR-ns, the preset", _evaluate_learner(bc.DRns.recommended), parallel=False),
+        Workload("dr", "DR of a fixed policy, model fitted in advance", _evaluate_doubly_robust),
+        Workload(
+            "segments",
+            "DR-ns in ten segments",
+            _evaluate_learner(lambda n: bc.DRns(q=0.01), interval=bc.Segments(10)),
+        ),
+        Workload("clock", "ClockReplay in pools of 100,000", _evaluate_clock_pools),
+        Workload(
+            "compiled",
+            f"{REPLICATES} replicates of ClockReplay, LinUCB",
+            _evaluate_replicates(bc.LinUCB(0.3), bc.ClockReplay(), REPLICATES),
+            streamed=False,
+            goal=1.7,
+        ),
+        Workload(
+            "python",
+            f"{4 * REPLICATES} replicates of DR-ns, a policy in NumPy",
+            _evaluate_replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), 4 * REPLICATES),
+            streamed=False,
+            goal=1.8,
+        ),
+        Workload("empty-jobs", f"{EMPTY_JOBS} jobs that do nothing", _run_empty_jobs, streamed=False),
     )
 }
