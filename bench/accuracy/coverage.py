@@ -18,22 +18,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import stats
 
+import backcast as bc
 from backcast._request import EvaluationRequest
-from backcast.evaluators import DR, IPS
-from backcast.intervals import (
-    BCa,
-    Betting,
-    Bootstrap,
-    ClopperPearson,
-    CressieRead,
-    EmpiricalBernstein,
-    Hoeffding,
-    Normal,
-    Student,
-)
-from backcast.log import Log
-from backcast.policies import Fixed
-from backcast.reward_models import Constant
 from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import RESULTS, write_page
@@ -46,7 +32,7 @@ MEANS = np.array([0.85, 0.3, 0.5, 0.1])
 POLICY = np.array([0.5, 0.3, 0.1, 0.1])
 LOGGERS = {"light": np.array([0.25, 0.25, 0.25, 0.25]), "heavy": np.array([0.01, 0.33, 0.33, 0.33])}
 LARGEST = {"light": 2.0, "heavy": 50.0}
-FOR_EVERY_N = Hoeffding | EmpiricalBernstein | ClopperPearson | Betting
+FOR_EVERY_N = bc.Hoeffding | bc.EmpiricalBernstein | bc.ClopperPearson | bc.Betting
 COMMENT = (
     "With heavy weights and few events the rare action may be missing from the log. The normal and bootstrap intervals "
     "take no account of it then, and that is where they fail. Cressie-Read and betting allow for what was not "
@@ -72,13 +58,13 @@ class Cell(NamedTuple):
 def dr_intervals(largest_weight: float) -> dict[str, Any]:
     """Return the intervals for DR; those that need a bound on the weights get the true one."""
     return {
-        "normal": Normal(),
-        "t": Student(),
-        "bootstrap, percentile": Bootstrap(300),
-        "bootstrap, BCa": BCa(300),
-        "Hoeffding": Hoeffding(largest_weight),
-        "empirical Bernstein": EmpiricalBernstein(largest_weight),
-        "betting": Betting(largest_weight),
+        "normal": bc.Normal(),
+        "t": bc.Student(),
+        "bootstrap, percentile": bc.Bootstrap(300),
+        "bootstrap, BCa": bc.BCa(300),
+        "Hoeffding": bc.Hoeffding(largest_weight),
+        "empirical Bernstein": bc.EmpiricalBernstein(largest_weight),
+        "betting": bc.Betting(largest_weight),
     }
 
 
@@ -86,25 +72,25 @@ def ips_intervals(largest_weight: float) -> dict[str, Any]:
     """Return the intervals for IPS."""
     return {
         **dr_intervals(largest_weight),
-        "betting, weights unbounded": Betting(math.inf),
-        "Clopper-Pearson": ClopperPearson(largest_weight),
-        "Cressie-Read": CressieRead(largest_weight),
-        "Cressie-Read, weights unbounded": CressieRead(math.inf),
+        "betting, weights unbounded": bc.Betting(math.inf),
+        "Clopper-Pearson": bc.ClopperPearson(largest_weight),
+        "Cressie-Read": bc.CressieRead(largest_weight),
+        "Cressie-Read, weights unbounded": bc.CressieRead(math.inf),
     }
 
 
-def draw_log(weights: str, n: int, low: float, high: float, run: int) -> Log:
+def draw_log(weights: str, n: int, low: float, high: float, run: int) -> bc.Log:
     rng = np.random.default_rng((2026, run, n))
     logging = LOGGERS[weights]
     actions = rng.choice(4, n, p=logging)
     rewards = low + (high - low) * (rng.random(n) < MEANS[actions])
-    return Log(None, actions, rewards, logging[actions], n_actions=4, reward_range=(low, high))
+    return bc.Log(None, actions, rewards, logging[actions], n_actions=4, reward_range=(low, high))
 
 
-def measure_interval(evaluator: Any, interval: Any, logs: list[Log], truth: float) -> Cell:
+def measure_interval(evaluator: Any, interval: Any, logs: list[bc.Log], truth: float) -> Cell:
     """Return the cell of one interval."""
-    options: dict[str, Any] = {"interval": interval, "level": LEVEL, "reward_model": Constant()}
-    requests = [EvaluationRequest(log, Fixed(POLICY), seed=run, **options) for run, log in enumerate(logs)]
+    options: dict[str, Any] = {"interval": interval, "level": LEVEL, "reward_model": bc.Constant()}
+    requests = [EvaluationRequest(log, bc.Fixed(POLICY), seed=run, **options) for run, log in enumerate(logs)]
     ends = np.array([(i.low, i.high) for i in (evaluator.estimate(request).interval for request in requests)])
     coverage = np.mean((ends[:, 0] <= truth) & (truth <= ends[:, 1]))
     return Cell(float(coverage), float(np.mean(ends[:, 1] - ends[:, 0])), len(logs))
@@ -135,9 +121,9 @@ def coverage_blocks(runs: int) -> list[str]:
     for weights, largest in LARGEST.items():
         for bounds in RANGES:
             blocks.append(f"## IPS, {weights} weights, rewards in [{bounds[0]:g}, {bounds[1]:g}]")
-            blocks.append(coverage_table(IPS(), ips_intervals(largest), weights, bounds, runs))
+            blocks.append(coverage_table(bc.IPS(), ips_intervals(largest), weights, bounds, runs))
         blocks.append(f"## DR with a cross-fitted constant model, {weights} weights, rewards in [0, 1]")
-        blocks.append(coverage_table(DR(), dr_intervals(largest), weights, RANGES[0], runs))
+        blocks.append(coverage_table(bc.DR(), dr_intervals(largest), weights, RANGES[0], runs))
     return blocks
 
 

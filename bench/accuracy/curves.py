@@ -13,11 +13,12 @@ import backcast as bc
 from backcast._request import EvaluationRequest
 from bench.accuracy.evaluators import DEFAULT, evaluate_as_published, evaluate_default
 from bench.accuracy.live import Truth
-from bench.accuracy.settings import Setting, make_parser, mean_truth
+from bench.accuracy.settings import CHECKPOINTS, Setting, make_parser, mean_truth
 from bench.common.charts import line_chart, save_chart
 from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
 from bench.reproduction.protocol import score_errors
 
 SEED = 4
@@ -46,12 +47,12 @@ def run_passes(setting: Setting, number: int) -> list[float]:
     return [clock.replicate(case.policy, inputs, None, seed).value for seed in seeds]
 
 
-def measure_lengths(logs: int, jobs: int, truth: Truth) -> Rows:
+def measure_lengths(runner: TrialRunner, logs: int, truth: Truth) -> Rows:
     """Return errors by length of the log."""
     rows = []
     for events in LENGTHS:
         setting = SETTING._replace(events=events)
-        trials = setting.run_trials("length", evaluate_log, (setting,), logs, SEED, jobs)
+        trials = setting.run_trials(runner, "length", evaluate_log, (setting,), logs)
         for name in SHOWN:
             errors = np.array([trial[name] for trial in trials]) - truth.value
             rows.append({"evaluator": name, "events": events, "rmse": score_errors(name, errors).rmse})
@@ -60,9 +61,9 @@ def measure_lengths(logs: int, jobs: int, truth: Truth) -> Rows:
     return rows
 
 
-def measure_passes(logs: int, jobs: int, truth: Truth) -> Rows:
+def measure_passes(runner: TrialRunner, logs: int, truth: Truth) -> Rows:
     """Return errors by number of passes."""
-    values = np.array(SETTING.run_trials("passes", run_passes, (SETTING,), logs, SEED, jobs))
+    values = np.array(SETTING.run_trials(runner, "passes", run_passes, (SETTING,), logs))
     means = {count: values[:, :count].mean(axis=1) for count in PASSES}
     return [
         {"evaluator": "ClockReplay", "passes": count, "rmse": score_errors("", mean - truth.value).rmse}
@@ -80,9 +81,9 @@ def pivot_table(rows: Rows, x: str) -> str:
 
 def main() -> None:
     options = make_parser(__doc__, logs=60).parse_args()
-    truth = mean_truth(SETTING, "curves", SEED, options.jobs)
-    lengths = measure_lengths(options.logs, options.jobs, truth)
-    passes = measure_passes(options.logs, options.jobs, truth)
+    runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
+    truth = mean_truth(SETTING, runner, "curves")
+    lengths, passes = measure_lengths(runner, options.logs, truth), measure_passes(runner, options.logs, truth)
     for rows, x, name in ((lengths, "events", "length"), (passes, "passes", "passes")):
         titles = {"events": "events in the log", "passes": "passes over the log"}[x], "root mean squared error"
         chart = line_chart(rows, x, "rmse", "evaluator", titles, size=(360, 260))

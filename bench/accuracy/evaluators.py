@@ -11,7 +11,6 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import backcast as bc
-from backcast.errors import HorizonNotReached
 from bench.reproduction.protocol import QUANTILES, Case, run_replay
 
 PAPER = ("RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
@@ -84,7 +83,7 @@ def _record_estimate(
     """
     try:
         estimate = bc.evaluate(case.log, case.policy, evaluator, horizon=case.horizon, seed=case.seed, **options)
-    except HorizonNotReached:
+    except bc.HorizonNotReached:
         return RecordedEstimate(math.nan, complete=0)
     facts = estimate.diagnostics.to_dict()
     low, high = (estimate.interval.low, estimate.interval.high) if estimate.interval else (math.nan, math.nan)

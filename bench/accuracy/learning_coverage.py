@@ -13,10 +13,11 @@ from scipy import stats
 
 from bench.accuracy.evaluators import RecordedEstimate, evaluate_default
 from bench.accuracy.live import Truth
-from bench.accuracy.settings import Setting, make_parser, mean_truth
+from bench.accuracy.settings import CHECKPOINTS, Setting, make_parser, mean_truth
 from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
 
 SEED = 77
 HEAD = ("policy, logger", "intervals", "coverage", "95 % of that", "width", "mean error claimed", "sd", "bias")
@@ -53,10 +54,11 @@ def coverage_row(setting: Setting, truth: Truth, estimates: list[RecordedEstimat
 
 def main() -> None:
     options = make_parser(__doc__, logs=400).parse_args()
+    runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
     rows, records = [], {}
     for setting in SETTINGS:
-        truth = mean_truth(setting, "coverage", SEED, options.jobs)
-        estimates = setting.run_trials("coverage", evaluate_log, (setting,), options.logs, SEED, options.jobs)
+        truth = mean_truth(setting, runner, "coverage")
+        estimates = setting.run_trials(runner, "coverage", evaluate_log, (setting,), options.logs)
         rows.append(coverage_row(setting, truth, estimates))
         records[setting.stem] = {"truth": truth._asdict(), **dict(zip(HEAD, rows[-1], strict=True))}
         print(*rows[-1], sep="  ", flush=True)

@@ -16,13 +16,12 @@ import numpy as np
 
 import backcast as bc
 from backcast.environments import LinearWorld
-from backcast.errors import HorizonNotReached
 from bench.accuracy.live import estimate_truth
 from bench.accuracy.settings import CHECKPOINTS, make_parser
 from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import write_json, write_page
-from bench.common.trials import run_trials
+from bench.common.trials import TrialRunner
 from bench.reproduction.protocol import score_errors
 
 SEED = 5
@@ -57,7 +56,7 @@ def value_or_nan(log: bc.Log, policy: Any, evaluator: Any, predicted: Any, horiz
     options: dict[str, Any] = {"horizon": horizon, "seed": seed, "replicates": None, "reward_model": predicted}
     try:
         return bc.evaluate(log, policy, evaluator, **options).value
-    except HorizonNotReached:
+    except bc.HorizonNotReached:
         return math.nan
 
 
@@ -112,11 +111,11 @@ def _rmse_cell(values: Any, truth: float) -> str:
 
 def main() -> None:
     options = make_parser(__doc__, logs=100).parse_args()
+    runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
     blocks, records = [], {}
     for name in POLICIES:
-        folder = CHECKPOINTS / f"open-problem-{name.replace(' ', '-')}"
-        facts = {"seed": SEED, "events": EVENTS}
-        trials = run_trials(evaluate_log, (name,), options.logs, folder=folder, facts=facts, jobs=options.jobs)
+        stem = f"open-problem-{name.replace(' ', '-')}"
+        trials = runner.run(stem, evaluate_log, (name,), options.logs, {"events": EVENTS})
         part, truths = policy_blocks(name, trials)
         blocks += part
         records[name] = {"truths": truths, "trials": trials}

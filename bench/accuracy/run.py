@@ -10,10 +10,11 @@ from __future__ import annotations
 
 import sys
 
-from bench.accuracy.settings import SEED, evaluate_log, list_settings, make_parser, simulate_truth
+from bench.accuracy.settings import CHECKPOINTS, SEED, evaluate_log, list_settings, make_parser, simulate_truth
 from bench.accuracy.tables import Tables, accuracy_blocks, score_setting, setting_blocks
 from bench.common.machine import describe_provenance, provenance
 from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
 from bench.reproduction.datasets import find_data_folder
 
 
@@ -21,13 +22,13 @@ def main() -> None:
     parser = make_parser(__doc__, logs=100)
     parser.add_argument("--worlds", default="", help="only these, separated by commas")
     options = parser.parse_args()
-    data = find_data_folder(None)
+    data, runner = find_data_folder(None), TrialRunner(CHECKPOINTS, SEED, options.jobs)
     tables: Tables = {}
     for setting in list_settings(data):
         if options.worlds and setting.world not in options.worlds.split(","):
             continue
-        [truth] = setting.run_trials("truth", simulate_truth, (setting, data), 1, SEED, options.jobs)
-        trials = setting.run_trials("estimates", evaluate_log, (setting, data), options.logs, SEED, options.jobs)
+        [truth] = setting.run_trials(runner, "truth", simulate_truth, (setting, data), 1)
+        trials = setting.run_trials(runner, "estimates", evaluate_log, (setting, data), options.logs)
         tables[setting] = (truth, score_setting(setting, truth, trials))
         print("\n\n".join(setting_blocks(setting, *tables[setting])), flush=True)
     origin = provenance(" ".join(["python -m bench.accuracy.run", *sys.argv[1:]]))

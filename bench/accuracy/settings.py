@@ -15,7 +15,7 @@ from bench.accuracy.evaluators import RecordedEstimate, evaluate_all
 from bench.accuracy.live import Truth, estimate_truth
 from bench.accuracy.worlds import LOGGERS, World, list_worlds, make_world
 from bench.common.output import RESULTS
-from bench.common.trials import run_trials
+from bench.common.trials import TrialRunner
 from bench.reproduction.protocol import Case
 
 SEED = 2012
@@ -52,14 +52,11 @@ class Setting(NamedTuple):
         return Case(log, POLICIES[self.policy], self.horizon, seed)
 
     def run_trials(
-        self, name: str, function: Callable[..., Any], shared: tuple[Any, ...], count: int, seed: int, jobs: int
+        self, runner: TrialRunner, name: str, function: Callable[..., Any], shared: tuple[Any, ...], count: int
     ) -> list[Any]:
         """Return the results of trials of this setting, stored under the name."""
-        facts = {"seed": seed, "setting": list(self)}
-        folder = CHECKPOINTS / f"{name}-{self.stem}"
-        return run_trials(
-            function, shared, count, folder=folder, facts=facts, jobs=jobs, result_types=(RecordedEstimate, Truth)
-        )
+        facts = {"setting": list(self)}
+        return runner.run(f"{name}-{self.stem}", function, shared, count, facts, (RecordedEstimate, Truth))
 
 
 def list_settings(data: Path | None) -> list[Setting]:
@@ -88,9 +85,9 @@ def simulate_truth(setting: Setting, data: Path | None, number: int) -> Truth:
     return estimate_truth(world, POLICIES[setting.policy], setting.horizon, LIVE_RUNS, SEED + number)
 
 
-def mean_truth(setting: Setting, name: str, seed: int, jobs: int) -> Truth:
+def mean_truth(setting: Setting, runner: TrialRunner, name: str) -> Truth:
     """Return the mean of four independent batches of live runs, for settings that need no data folder."""
-    batches = setting.run_trials(f"{name}-truth", simulate_truth, (setting, None), 4, seed, jobs)
+    batches = setting.run_trials(runner, f"{name}-truth", simulate_truth, (setting, None), 4)
     return Truth(*np.mean(batches, axis=0).tolist())
 
 

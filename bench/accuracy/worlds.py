@@ -29,20 +29,12 @@ TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearWorld
 
 
 class World(Protocol):
-    """A source of logs and of live runs."""
+    """A source of logs, and of random contexts with the mean reward of every action there (``table``)."""
 
     @property
-    def n_actions(self) -> int:
-        """Number of actions."""
-        ...
-
-    def log(self, n: int, rng: np.random.Generator) -> Log:
-        """Return a log of independent events."""
-        ...
-
-    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Return random contexts, and the mean reward of every action there."""
-        ...
+    def n_actions(self) -> int: ...
+    def log(self, n: int, rng: np.random.Generator) -> Log: ...
+    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]: ...
 
 
 @dataclass(frozen=True, eq=False)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -15,53 +15,41 @@ from backcast._parallel.jobs import Execution, Job, run_jobs
 from backcast._parallel.workers import SharedArguments
 
 
-def run_trials(
-    function: Callable[..., Any],
-    shared: tuple[Any, ...],
-    count: int,
-    *,
-    folder: Path,
-    facts: Mapping[str, Any],
-    jobs: int = 1,
-    result_types: Sequence[type] = (),
-    show_progress: bool = True,
-) -> list[Any]:
-    """Return the results of ``function(*shared, number)`` for every number below ``count``.
-
-    Parameters
-    ----------
-    function
-        A trial. It takes its randomness from its number, and worker processes can import it.
-    shared
-        Arguments that all trials have in common.
-    count
-        Number of trials; more than in an earlier run adds the missing ones.
-    folder
-        Where finished trials are stored. Trials stored there are not run again.
-    facts
-        What the trials depend on; a folder of other facts is refused.
-    jobs
-        Trials at the same time.
-    result_types
-        The NamedTuples and dataclasses in the results.
-    show_progress
-        Whether to show a bar on the error stream.
+@dataclass(frozen=True)
+class TrialRunner:
+    """Runs trials, ``jobs`` at the same time, and stores them under ``folder``.
 
     Examples
     --------
     >>> import tempfile
-    >>> run_trials(pow, (2,), 4, folder=Path(tempfile.mkdtemp()), facts={"base": 2}, show_progress=False)
+    >>> TrialRunner(Path(tempfile.mkdtemp()), show_progress=False).run("powers", pow, (2,), 4)
     [1, 2, 4, 8]
     """
-    checkpoint = open_checkpoint(folder, {name: str(value) for name, value in facts.items()})
-    numbered = [Job(("trial", number), (number,), events=1) for number in range(count)]
-    with _progress_bar(folder.name, count, visible=show_progress) as on_progress:
-        execution = Execution(jobs, None, checkpoint, on_progress)
-        return run_jobs(function, SharedArguments(*shared), numbered, execution, kinds=result_types).results
 
+    folder: Path
+    seed: int = 0
+    jobs: int = 1
+    show_progress: bool = True
 
-@contextmanager
-def _progress_bar(title: str, total: int, *, visible: bool) -> Iterator[Callable[[int], None]]:
-    with Progress(console=Console(stderr=True), transient=True, disable=not visible) as progress:
-        task = progress.add_task(title, total=total)
-        yield lambda trials: progress.advance(task, trials)
+    def run(
+        self,
+        name: str,
+        function: Callable[..., Any],
+        shared: tuple[Any, ...],
+        count: int,
+        facts: Mapping[str, Any] | None = None,
+        result_types: Sequence[type] = (),
+    ) -> list[Any]:
+        """Return the results of ``function(*shared, number)`` for every number below ``count``.
+
+        A trial takes its randomness from its number. Trials already stored under the name are not run again; if they
+        had another seed or other facts, an error is raised. ``result_types`` are the NamedTuples and dataclasses in
+        the results.
+        """
+        identity = {"seed": self.seed, **(facts or {})}
+        checkpoint = open_checkpoint(self.folder / name, {key: str(value) for key, value in identity.items()})
+        numbered = [Job(("trial", number), (number,), events=1) for number in range(count)]
+        with Progress(console=Console(stderr=True), transient=True, disable=not self.show_progress) as bar:
+            task = bar.add_task(name, total=count)
+            execution = Execution(self.jobs, None, checkpoint, lambda trials: bar.advance(task, trials))
+            return run_jobs(function, SharedArguments(*shared), numbered, execution, kinds=result_types).results

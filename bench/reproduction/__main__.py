@@ -31,19 +31,13 @@ def reproduce(
     if experiment not in (*tables.EXPERIMENTS, "all"):
         names = ", ".join(tables.EXPERIMENTS)
         raise OptionError(f"there is no experiment {experiment!r}; choose {names} or all")
-    recorded: dict[str, Any] = {
-        "trials": trials,
-        "jobs": jobs,
-        "world": world,
-        "simulations": simulations,
-        "seed": seed,
-    }
+    flags: dict[str, Any] = {"trials": trials, "jobs": jobs, "world": world, "simulations": simulations, "seed": seed}
     folders = find_data_folder(data), Path(out), Path(charts) if charts else None
-    options = Options(*folders, **recorded, show_progress=not (quiet or json))
-    flags = " ".join(f"--{name} {value}" for name, value in recorded.items() if value is not None)
+    options = Options(*folders, **flags, show_progress=not (quiet or json))
+    command = " ".join(f"--{flag} {value}" for flag, value in flags.items() if value is not None)
     for name in tables.EXPERIMENTS if experiment == "all" else (experiment,):
         try:
-            page = tables.write_experiment(name, options, f"python -m bench.reproduction {name} --data DATA {flags}")
+            page = tables.write_experiment(name, options, f"python -m bench.reproduction {name} --data DATA {command}")
         except OSError as problem:
             raise OptionError(
                 f"a file cannot be read or written ({problem}); finished trials are stored in {out}, and the same "

@@ -7,10 +7,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+import backcast as bc
 from backcast._arrays import IntArray
 from backcast.environments import ClassificationWorld
 from backcast.environments.live import draw_actions
-from backcast.policies import Fixed, FromClassifier
 from bench.reproduction.datasets import UCI, load_world
 from bench.reproduction.protocol import (
     BATCH_SIZE,
@@ -39,7 +39,7 @@ class StaticTask(NamedTuple):
     """What the trials of Table 1 share: data, a fixed policy, and the examples that did not train it."""
 
     world: ClassificationWorld
-    policy: Fixed
+    policy: bc.Fixed
     examples: IntArray
     ridge: RidgeChoice
     seed: int
@@ -48,7 +48,7 @@ class StaticTask(NamedTuple):
 class AdaptiveTask(NamedTuple):
     """What the trials of Table 2 share: the first policy, and the examples for evaluation and for the ground truth."""
 
-    policy: FromClassifier
+    policy: bc.FromClassifier
     evaluation: ClassificationWorld
     ground: ClassificationWorld
     ridge: RidgeChoice
@@ -73,8 +73,7 @@ def run_table1(options: Options) -> dict[str, Any]:
 
 def run_table2(options: Options) -> dict[str, Any]:
     """Return scores and facts of Table 2."""
-    trials = options.trials or ADAPTIVE_TRIALS
-    return score_adaptive_task(options, options.world, HORIZON, trials, options.simulations)
+    return score_adaptive_task(options, options.world, HORIZON, options.trials or ADAPTIVE_TRIALS, options.simulations)
 
 
 def run_long_horizon(options: Options) -> dict[str, Any]:
@@ -115,7 +114,7 @@ def prepare_static_task(world: ClassificationWorld, seed: int) -> StaticTask:
     order = rng.permutation(len(world))
     tenth = len(world) // 10
     labelled = world[order[:tenth]]
-    policy = Fixed(make_learner(labelled).probabilities)
+    policy = bc.Fixed(make_learner(labelled).probabilities)
     return StaticTask(world, policy, order[tenth:], choose_ridge(labelled.log(rng)), seed)
 
 
@@ -133,7 +132,7 @@ def score_static_task(options: Options, name: str, trials: int) -> dict[str, Any
     """Return the scores of all evaluators on one data set, and the facts of the task."""
     task = prepare_static_task(load_world(name, options.data), options.seed)
     facts = {"world": name}
-    results = options.run_trials(f"static-{name}", facts, run_static_trial, (task,), trials, result_types=(Result,))
+    results = options.runner.run(f"static-{name}", run_static_trial, (task,), trials, facts, (Result,))
     truths = [truth for truth, _ in results]
     scores: list[Score] = score_trials([by_evaluator for _, by_evaluator in results], truths)
     return {
@@ -180,7 +179,7 @@ def score_adaptive_task(options: Options, name: str, horizon: int, trials: int, 
         "ground": estimate_truth(options, task, "ground", f"{stem}-ground", runs),
         "evaluation": estimate_truth(options, task, "evaluation", f"{stem}-evaluation", max(1, runs // 5)),
     }
-    results = options.run_trials(stem, facts, run_adaptive_trial, (task,), trials, result_types=(Result,))
+    results = options.runner.run(stem, run_adaptive_trial, (task,), trials, facts, (Result,))
     return {
         "scores": {split: score_trials(results, [truth["value"]] * trials) for split, truth in truths.items()},
         "facts": {
@@ -198,7 +197,7 @@ def estimate_truth(options: Options, task: AdaptiveTask, split: str, name: str, 
     world: ClassificationWorld = getattr(task, split)
     facts = {"horizon": task.horizon, "set": split}
     count = -(-runs // RUNS_PER_JOB)
-    batches = options.run_trials(name, facts, _run_live_batch, (task, world), count, result_types=(LiveRun,))
+    batches = options.runner.run(name, _run_live_batch, (task, world), count, facts, (LiveRun,))
     met, exact = np.array([run for batch in batches for run in batch]).T
     return {
         "runs": met.size,
@@ -216,7 +215,7 @@ def _run_live_batch(task: AdaptiveTask, world: ClassificationWorld, number: int)
     return [run_live(task.policy, world, task.horizon, np.random.default_rng(seed)) for seed in seeds]
 
 
-def run_live(policy: FromClassifier, world: ClassificationWorld, horizon: int, rng: np.random.Generator) -> LiveRun:
+def run_live(policy: bc.FromClassifier, world: ClassificationWorld, horizon: int, rng: np.random.Generator) -> LiveRun:
     """Run a copy of the policy on the first ``horizon`` of the shuffled examples."""
     policy = copy.deepcopy(policy)
     # a set smaller than the horizon is repeated

@@ -15,18 +15,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.linear_model import LogisticRegression, Ridge
 
+import backcast as bc
 from backcast._arrays import FloatArray, is_sparse
 from backcast._engine.replay import Run
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.environments import ClassificationWorld
-from backcast.errors import HorizonNotReached
-from backcast.evaluation import evaluate
-from backcast.evaluators import DM, DR, RS, WC, ClockReplay, DRns
-from backcast.log import Log
-from backcast.policies import FromClassifier
 from backcast.policies.base import is_learning
-from backcast.reward_models import CrossFit, LowVariance, PerAction, Split
-from bench.common.trials import run_trials
+from bench.common.trials import TrialRunner
 
 QUANTILES = (0.0, 0.01, 0.05, 0.1)
 PAPER = ("DM", "RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
@@ -38,29 +33,7 @@ DIRECT_HISTORIES = 6  # simulated by the direct method: its error is bias, which
 
 @dataclass(frozen=True)
 class Options:
-    """Options of an experiment.
-
-    Parameters
-    ----------
-    data
-        Folder of the data sets, or None.
-    out
-        Folder of the results and of finished trials.
-    charts
-        Folder of the charts; None for ``out``.
-    trials
-        Trials of each experiment; None for the paper's number.
-    jobs
-        Trials at the same time.
-    world
-        Data set of Tables 1 and 2.
-    simulations
-        Live runs from which the truth is computed.
-    seed
-        The same seed gives the same tables.
-    show_progress
-        Whether to show bars on the error stream.
-    """
+    """Options of an experiment, as described by ``python -m bench.reproduction --help``."""
 
     data: Path | None
     out: Path
@@ -72,32 +45,15 @@ class Options:
     seed: int = 0
     show_progress: bool = False
 
-    def run_trials(
-        self,
-        name: str,
-        facts: dict[str, Any],
-        function: Callable[..., Any],
-        shared: tuple[Any, ...],
-        count: int,
-        result_types: Sequence[type],
-    ) -> list[Any]:
-        """Return the results of :func:`bench.common.trials.run_trials`, stored under this name."""
-        return run_trials(
-            function,
-            shared,
-            count,
-            folder=self.out / "checkpoints" / name,
-            facts={"seed": self.seed, **facts},
-            jobs=self.jobs,
-            result_types=result_types,
-            show_progress=self.show_progress,
-        )
+    @property
+    def runner(self) -> TrialRunner:
+        return TrialRunner(self.out / "checkpoints", self.seed, self.jobs, self.show_progress)
 
 
 class Case(NamedTuple):
     """A log and a policy: what is the policy's average loss in its first ``horizon`` rounds?"""
 
-    log: Log
+    log: bc.Log
     policy: Any
     horizon: int | None
     seed: int
@@ -179,16 +135,16 @@ class RidgeChoice(NamedTuple):
     weights: str
     alpha: float
 
-    def cross_fit(self, *, sparse: bool) -> CrossFit:
+    def cross_fit(self, *, sparse: bool) -> bc.CrossFit:
         """Return the reward model that predicts each event by regressions fitted without it."""
         ridge = Ridge(self.alpha, solver="sparse_cg", tol=1e-3) if sparse else Ridge(self.alpha)
         weights: Any = None if self.weights == "none" else self.weights
-        return CrossFit(PerAction(ridge, weights=weights))
+        return bc.CrossFit(bc.PerAction(ridge, weights=weights))
 
 
-def choose_ridge(log: Log) -> RidgeChoice:
+def choose_ridge(log: bc.Log) -> RidgeChoice:
     """Return the ridge whose doubly robust event values vary least on this log, which no trial uses."""
-    choice = LowVariance(weights=("none", "inverse", "inverse_square")).fit(log).choice
+    choice = bc.LowVariance(weights=("none", "inverse", "inverse_square")).fit(log).choice
     assert choice is not None
     return RidgeChoice(choice.weights, choice.alpha)
 
@@ -217,10 +173,12 @@ def make_classifier() -> CompactLogisticRegression:
     return CompactLogisticRegression(solver="liblinear", C=1.0, fit_intercept=False)
 
 
-def make_learner(labelled: ClassificationWorld) -> FromClassifier:
+def make_learner(labelled: ClassificationWorld) -> bc.FromClassifier:
     """Return the paper's policy, fitted to examples labelled in full: epsilon-greedy, one-vs-all, batches of 15."""
     initial = (labelled.features, labelled.rewards)
-    policy = FromClassifier(make_classifier(), epsilon=EPSILON, batch_size=BATCH_SIZE, initial=initial, minimize=True)
+    policy = bc.FromClassifier(
+        make_classifier(), epsilon=EPSILON, batch_size=BATCH_SIZE, initial=initial, minimize=True
+    )
     policy.start(labelled.n_actions, int(labelled.features.shape[1]), np.random.default_rng(0))
     return policy
 
@@ -228,15 +186,15 @@ def make_learner(labelled: ClassificationWorld) -> FromClassifier:
 def evaluate_as_published(case: Case) -> dict[str, Result]:
     """Return the results of the paper's evaluators; all but RS run on the half that did not train rhat."""
     rng = np.random.default_rng([case.seed, 1])
-    half, predicted = Split(PerAction(make_classifier())).predictions(case.log, rng)
+    half, predicted = bc.Split(bc.PerAction(make_classifier())).predictions(case.log, rng)
     half_case = case._replace(log=half)
     results = {
         "DM": _timed(_run_direct_method, half_case, predicted),
-        "RS": _timed(run_replay, RS(), case, np.zeros((1, case.log.n_actions))),
-        "WC": _timed(run_replay, WC(), half_case, predicted),
+        "RS": _timed(run_replay, bc.RS(), case, np.zeros((1, case.log.n_actions))),
+        "WC": _timed(run_replay, bc.WC(), half_case, predicted),
     }
     for q in QUANTILES:
-        results[f"DRns(q={q:g})"] = _timed(run_replay, DRns(q=q, c_max=1.0), half_case, predicted)
+        results[f"DRns(q={q:g})"] = _timed(run_replay, bc.DRns(q=q, c_max=1.0), half_case, predicted)
     if is_learning(case.policy):
         results["ClockReplay, paper's rhat"] = _timed(_run_clock_replay, half_case, predicted)
     return results
@@ -264,7 +222,7 @@ def run_replay(evaluator: Any, case: Case, predicted: FloatArray) -> Result:
     run.feed(case.log, predicted, streams.acceptance.random(n))
     histories = run.close()
     complete = [history for history in histories if history.complete]
-    uses_rewards = isinstance(evaluator, RS)
+    uses_rewards = isinstance(evaluator, bc.RS)
     values = [h.mean_accepted_reward if uses_rewards else h.value for h in complete or histories]
     return Result(float(np.mean(values)), sum(h.accepted for h in histories), len(complete))
 
@@ -277,23 +235,23 @@ def _timed(function: Callable[..., Result], *arguments: Any) -> Result:
 def _run_direct_method(case: Case, predicted: FloatArray) -> Result:
     n = len(case.log) if case.horizon is None else min(len(case.log), DIRECT_HISTORIES * case.horizon)
     options: dict[str, Any] = {"reward_model": predicted[:n], "horizon": case.horizon, "seed": case.seed}
-    return Result(evaluate(case.log[:n], case.policy, DM(), **options).value)
+    return Result(bc.evaluate(case.log[:n], case.policy, bc.DM(), **options).value)
 
 
 def _run_clock_replay(case: Case, predicted: FloatArray) -> Result:
     options: dict[str, Any] = {"horizon": case.horizon, "seed": case.seed, "replicates": None}
     try:
-        estimate = evaluate(case.log, case.policy, ClockReplay(), reward_model=predicted, **options)
-    except HorizonNotReached:
+        estimate = bc.evaluate(case.log, case.policy, bc.ClockReplay(), reward_model=predicted, **options)
+    except bc.HorizonNotReached:
         return Result(math.nan, complete=0)
     facts = estimate.diagnostics.to_dict()
     return Result(estimate.value, facts["rounds"], facts["passes"])
 
 
-def _run_cross_fitted_clock_replay(case: Case, model: CrossFit) -> Result:
+def _run_cross_fitted_clock_replay(case: Case, model: bc.CrossFit) -> Result:
     log, predicted = model.predictions(case.log, np.random.default_rng([case.seed, 2]))
     return _run_clock_replay(case._replace(log=log), predicted)
 
 
-def _run_doubly_robust(case: Case, model: CrossFit) -> Result:
-    return Result(evaluate(case.log, case.policy, DR(), reward_model=model, seed=case.seed).value)
+def _run_doubly_robust(case: Case, model: bc.CrossFit) -> Result:
+    return Result(bc.evaluate(case.log, case.policy, bc.DR(), reward_model=model, seed=case.seed).value)

@@ -10,12 +10,8 @@ from typing import Any, NamedTuple
 import numpy as np
 from sklearn.linear_model import LinearRegression
 
+import backcast as bc
 from backcast._arrays import Contexts, FloatArray, IntArray
-from backcast.evaluation import evaluate
-from backcast.evaluators import DM, DR, IPS, RS, DRns
-from backcast.log import Log
-from backcast.policies import Fixed, Logged
-from backcast.reward_models import Fitted, LowVariance, PerAction
 from bench.reproduction.datasets import Campaign, load_campaign
 from bench.reproduction.protocol import Case, Options, Result, run_replay
 
@@ -40,9 +36,9 @@ class Study(NamedTuple):
     probabilities of the skewed logger there.
     """
 
-    train: Log
-    subsets: list[Log]
-    held_out: Log
+    train: bc.Log
+    subsets: list[bc.Log]
+    held_out: bc.Log
     logging: FloatArray
 
 
@@ -62,7 +58,7 @@ class Cell:
 def run_table3(options: Options) -> dict[str, Any]:
     """Return the results of every case by name."""
     shared = (options.data, options.seed)
-    results = options.run_trials("table3", {}, _run_numbered_case, shared, len(CASES), result_types=(Cell,))
+    results = options.runner.run("table3", _run_numbered_case, shared, len(CASES), result_types=(Cell,))
     return dict(zip(CASES, results, strict=True))
 
 
@@ -105,9 +101,9 @@ def accept_rows(uniform_actions: IntArray, logging: FloatArray, rng: np.random.G
     return np.flatnonzero(rng.random(uniform_actions.size) < probability)
 
 
-def _make_log(campaign: Campaign, rows: IntArray, logging: FloatArray, *, signed: bool) -> Log:
+def _make_log(campaign: Campaign, rows: IntArray, logging: FloatArray, *, signed: bool) -> bc.Log:
     actions, rewards, probabilities = campaign.actions[rows], campaign.rewards[rows], logging[rows]
-    return Log(
+    return bc.Log(
         campaign.contexts[rows],
         actions,
         2 * rewards - 1 if signed else rewards,
@@ -121,51 +117,51 @@ def _make_log(campaign: Campaign, rows: IntArray, logging: FloatArray, *, signed
 def evaluate_study(study: Study) -> dict[str, Any]:
     """Return the cells of both policies, and the value of each on all held-out events with its standard error."""
     argmax = make_argmax_policy(study.train)
-    paper_model = PerAction(LinearRegression()).fit(study.train)
+    paper_model = bc.PerAction(LinearRegression()).fit(study.train)
     mean_reward = float(np.mean([subset.rewards.mean() for subset in study.subsets]))
     cells: list[Cell] = []
     references = {}
     for name, policy, reference_policy in (
-        ("self-evaluation", Logged(), Logged(study.logging)),
+        ("self-evaluation", bc.Logged(), bc.Logged(study.logging)),
         ("argmax", argmax, argmax),
     ):
         target = argmax.probabilities if name == "argmax" else None
-        models = {"paper": paper_model, "ours": LowVariance(target=target).fit(study.train)}
+        models = {"paper": paper_model, "ours": bc.LowVariance(target=target).fit(study.train)}
         results = [_evaluate_subset(subset, policy, models, seed) for seed, subset in enumerate(study.subsets)]
         norm = float(np.mean([result["IPS"].value for result in results])) if name == "argmax" else mean_reward
         cells += [_summarize_cell(evaluator, name, results, norm) for evaluator in results[0]]
-        reference = evaluate(study.held_out, reference_policy, DR())
+        reference = bc.evaluate(study.held_out, reference_policy, bc.DR())
         references[name] = {"value": reference.value, "error": reference.std_error}
     sizes = {"train": len(study.train), "subset": len(study.subsets[0]), "held out": len(study.held_out)}
     return {"cells": cells, "references": references, "sizes": sizes}
 
 
-def make_argmax_policy(train: Log) -> Fixed:
+def make_argmax_policy(train: bc.Log) -> bc.Fixed:
     """Return the policy of largest predicted reward, by linear regressions weighted by 1/p."""
-    model = PerAction(LinearRegression(), weights="inverse").fit(train)
+    model = bc.PerAction(LinearRegression(), weights="inverse").fit(train)
 
     def probabilities(contexts: Contexts) -> FloatArray:
         best = model.predict(contexts).argmax(axis=1)
         one_hot: FloatArray = (np.arange(train.n_actions) == best[:, None]).astype(np.float64)
         return one_hot
 
-    return Fixed(probabilities)
+    return bc.Fixed(probabilities)
 
 
-def _evaluate_subset(subset: Log, policy: Any, models: dict[str, Any], seed: int) -> dict[str, Result]:
+def _evaluate_subset(subset: bc.Log, policy: Any, models: dict[str, Any], seed: int) -> dict[str, Result]:
     case = Case(subset, policy, None, seed)
     predicted = models["paper"].predict(subset.contexts)
 
     def estimate(evaluator: Any, model: Any) -> Result:
-        return Result(evaluate(subset, policy, evaluator, reward_model=model, seed=seed).value)
+        return Result(bc.evaluate(subset, policy, evaluator, reward_model=model, seed=seed).value)
 
     return {
-        "RS": run_replay(RS(), case, np.zeros((1, subset.n_actions))),
-        "IPS": estimate(IPS(), None),
-        "DM": estimate(DM(), Fitted(models["paper"])),
-        "DR": estimate(DR(), Fitted(models["paper"])),
-        "DRns(q=0.1)": run_replay(DRns(q=0.1, c_max=1.0), case, predicted),
-        "DR, low variance": estimate(DR(), Fitted(models["ours"])),
+        "RS": run_replay(bc.RS(), case, np.zeros((1, subset.n_actions))),
+        "IPS": estimate(bc.IPS(), None),
+        "DM": estimate(bc.DM(), bc.Fitted(models["paper"])),
+        "DR": estimate(bc.DR(), bc.Fitted(models["paper"])),
+        "DRns(q=0.1)": run_replay(bc.DRns(q=0.1, c_max=1.0), case, predicted),
+        "DR, low variance": estimate(bc.DR(), bc.Fitted(models["ours"])),
     }
 
 

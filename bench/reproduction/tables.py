@@ -15,29 +15,13 @@ from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import format_number, markdown_table
 from bench.common.output import write_json, write_page
 from bench.reproduction.classification import run_long_horizon, run_table1, run_table2, run_worlds
-from bench.reproduction.protocol import Options, Score
+from bench.reproduction.protocol import PAPER, Options, Score
 from bench.reproduction.real_data import Cell, run_table3
 
 # figures of Dudik et al. 2012
-TABLE_1 = {
-    "DM": 0.0151,
-    "RS": 0.0191,
-    "WC": 0.0055,
-    "DRns(q=0)": 0.0093,
-    "DRns(q=0.01)": 0.0057,
-    "DRns(q=0.05)": 0.0055,
-    "DRns(q=0.1)": 0.0058,
-}
+TABLE_1 = dict(zip(PAPER, (0.0151, 0.0191, 0.0055, 0.0093, 0.0057, 0.0055, 0.0058), strict=True))
 ACCEPTED_1 = {"RS": 264, "DRns(q=0)": 523, "DRns(q=0.01)": 3375, "DRns(q=0.05)": 4279, "DRns(q=0.1)": 4375}
-TABLE_2 = {
-    "DM": 0.0329,
-    "RS": 0.0179,
-    "WC": 0.0156,
-    "DRns(q=0)": 0.0129,
-    "DRns(q=0.01)": 0.0089,
-    "DRns(q=0.05)": 0.0123,
-    "DRns(q=0.1)": 0.0946,
-}
+TABLE_2 = dict(zip(PAPER, (0.0329, 0.0179, 0.0156, 0.0129, 0.0089, 0.0123, 0.0946), strict=True))
 # normalised mean and standard deviation: self-evaluation, argmax
 TABLE_3 = {
     "RS": ("0.986 ± 0.060", "0.990 ± 0.048"),

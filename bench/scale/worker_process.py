@@ -143,17 +143,9 @@ def serve_runs(case: Case, folder: Path, requests: Iterable[str], respond: Calla
             value, events = workload.run(log, jobs)
             seconds = perf_counter() - start
             usage = measure_usage()
-            measurement = Measurement(
-                **asdict(case),
-                events=events,
-                seconds=seconds,
-                first_seconds=first_seconds,
-                value=value,
-                largest=usage.largest,
-                together=usage.together,
-                cpu=usage.cpu - cpu,
-            )
-            respond(json.dumps(asdict(measurement)))
+            times = {"seconds": seconds, "first_seconds": first_seconds}
+            usage = usage._replace(cpu=usage.cpu - cpu)
+            respond(json.dumps({**asdict(case), "events": events, **times, "value": value, **usage._asdict()}))
 
 
 @contextmanager

@@ -66,6 +66,10 @@ def _count_events(log: Any) -> int:
     return len(log) if isinstance(log, bc.Log) else int(log.n_rows)
 
 
+def _drns(events: int) -> bc.DRns:
+    return bc.DRns(q=0.01)
+
+
 def _evaluate_learner(make_evaluator: Callable[[int], Any], **options: Any) -> Run:
     def run(log: Any, jobs: int | None) -> Result:
         evaluator, policy = make_evaluator(_count_events(log)), bc.EpsilonGreedy(0.1)
@@ -96,6 +100,10 @@ def _evaluate_replicates(policy: Any, evaluator: Any, replicates: int) -> Run:
     return run
 
 
+_compiled = _evaluate_replicates(bc.LinUCB(0.3), bc.ClockReplay(), REPLICATES)
+_python = _evaluate_replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), 4 * REPLICATES)
+
+
 def _run_empty_jobs(log: Any, jobs: int | None) -> Result:
     """Run jobs that do nothing, one at a time: the time is the cost of distributing them."""
     pool = WorkerPool(jobs, one_by_one=True)
@@ -110,31 +118,13 @@ def _do_nothing(number: int) -> int:
 WORKLOADS = {
     workload.name: workload
     for workload in (
-        Workload(
-            "dr-ns", "DR-ns, q = 0.01, in log order", _evaluate_learner(lambda n: bc.DRns(q=0.01)), parallel=False
-        ),
+        Workload("dr-ns", "DR-ns, q = 0.01, in log order", _evaluate_learner(_drns), parallel=False),
         Workload("preset", "DR-ns, the preset", _evaluate_learner(bc.DRns.recommended), parallel=False),
         Workload("dr", "DR of a fixed policy, model fitted in advance", _evaluate_doubly_robust),
-        Workload(
-            "segments",
-            "DR-ns in ten segments",
-            _evaluate_learner(lambda n: bc.DRns(q=0.01), interval=bc.Segments(10)),
-        ),
+        Workload("segments", "DR-ns in ten segments", _evaluate_learner(_drns, interval=bc.Segments(10))),
         Workload("clock", "ClockReplay in pools of 100,000", _evaluate_clock_pools),
-        Workload(
-            "compiled",
-            f"{REPLICATES} replicates of ClockReplay, LinUCB",
-            _evaluate_replicates(bc.LinUCB(0.3), bc.ClockReplay(), REPLICATES),
-            streamed=False,
-            goal=1.7,
-        ),
-        Workload(
-            "python",
-            f"{4 * REPLICATES} replicates of DR-ns, a policy in NumPy",
-            _evaluate_replicates(NumpyGreedy(N_ACTIONS, N_FEATURES), bc.DRns(q=0.01), 4 * REPLICATES),
-            streamed=False,
-            goal=1.8,
-        ),
+        Workload("compiled", f"{REPLICATES} replicates of ClockReplay, LinUCB", _compiled, streamed=False, goal=1.7),
+        Workload("python", f"{4 * REPLICATES} replicates of DR-ns, policy in NumPy", _python, streamed=False, goal=1.8),
         Workload("empty-jobs", f"{EMPTY_JOBS} jobs that do nothing", _run_empty_jobs, streamed=False),
     )
 }

@@ -14,7 +14,7 @@ import backcast as bc
 from bench.common.machine import ROOT, describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import write_json, write_page
-from bench.common.trials import run_trials
+from bench.common.trials import TrialRunner
 
 WITH_EXAMPLES = [
     path.relative_to(ROOT).with_suffix("").as_posix().replace("/", ".")
@@ -62,30 +62,30 @@ def run_and_stop(calls: list[int], stop_at: int, number: int) -> int:
 
 
 def test_a_stopped_run_continues_after_its_last_trial(tmp_path: Path) -> None:
-    calls: list[int] = []
+    runner, calls = TrialRunner(tmp_path, show_progress=False), list[int]()
     with pytest.raises(Interrupted):
-        run_trials(run_and_stop, (calls, 2), 4, folder=tmp_path, facts={}, show_progress=False)
+        runner.run("trials", run_and_stop, (calls, 2), 4)
     assert calls == [0, 1, 2]
-    assert run_trials(run_and_stop, (calls, 9), 4, folder=tmp_path, facts={}, show_progress=False) == [10, 11, 12, 13]
+    assert runner.run("trials", run_and_stop, (calls, 9), 4) == [10, 11, 12, 13]
     assert calls == [0, 1, 2, 2, 3]
 
 
 def test_a_damaged_trial_is_run_again(tmp_path: Path) -> None:
-    run_trials(pow, (2,), 3, folder=tmp_path, facts={}, show_progress=False)
-    [damaged] = tmp_path.glob("trial-1.*")
+    runner = TrialRunner(tmp_path, show_progress=False)
+    runner.run("powers", pow, (2,), 3)
+    [damaged] = tmp_path.glob("powers/trial-1.*")
     damaged.write_bytes(damaged.read_bytes()[:-4])
-    assert run_trials(pow, (2,), 3, folder=tmp_path, facts={}, show_progress=False) == [1, 2, 4]
+    assert runner.run("powers", pow, (2,), 3) == [1, 2, 4]
 
 
 def test_trials_of_other_facts_are_refused(tmp_path: Path) -> None:
-    run_trials(pow, (2,), 1, folder=tmp_path, facts={"world": "digits"}, show_progress=False)
+    runner = TrialRunner(tmp_path, show_progress=False)
+    runner.run("powers", pow, (2,), 1, {"world": "digits"})
     with pytest.raises(bc.OptionError, match=r"world \(digits, now rcv1\); choose another folder"):
-        run_trials(pow, (2,), 1, folder=tmp_path, facts={"world": "rcv1"}, show_progress=False)
+        runner.run("powers", pow, (2,), 1, {"world": "rcv1"})
 
 
 def test_results_do_not_depend_on_the_number_of_jobs(tmp_path: Path) -> None:
-    one, two = (
-        run_trials(pow, (2,), 6, folder=tmp_path / f"{jobs}", facts={}, jobs=jobs, show_progress=False)
-        for jobs in (1, 2)
-    )
-    assert one == two == [1, 2, 4, 8, 16, 32]
+    for jobs in (1, 2):
+        runner = TrialRunner(tmp_path / f"{jobs}", jobs=jobs, show_progress=False)
+        assert runner.run("powers", pow, (2,), 6) == [1, 2, 4, 8, 16, 32]
