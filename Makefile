@@ -46,12 +46,12 @@ screenshots: $(DEVELOP) ## draw the pictures of the manual anew (needs Chromium)
 cli-page: $(RUNTIME) ## make docs/cli.md again from the help of the commands
 	$(BIN)/python -m tools.cli_page > docs/cli.md
 
-reproduce: $(RUNTIME) ## the founding paper's experiments (REPRODUCE="table1 --world digits --trials 10" for a small trial)
+reproduce: $(RUNTIME) ## run the paper's experiments (REPRODUCE="table1 --world digits --trials 10" for a small trial)
 	$(BIN)/python -m bench.reproduction $(or $(REPRODUCE),all)
 
 bench: bench-speed bench-accuracy bench-scale ## run every benchmark
 
-bench-speed: $(PEERS) ## events a second, beside other systems (SPEED=--quick for a small trial)
+bench-speed: $(PEERS) ## events per second, compared with other systems (SPEED=--quick for a small trial)
 	.bench-venv/bin/python -m bench.speed.run $(SPEED)
 
 bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURACY="--logs 5" for a small trial)
@@ -60,11 +60,11 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.curves $(CURVES)
 
-bench-scale: $(DASK) ## a log of 100 million events, alone and on Dask (SCALE="--events 2000000" for a small trial)
+bench-scale: $(DASK) ## a log of 100 million events, local and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)
 
-fuzz: $(FUZZER) ## look for inputs that break what is read, also at full size (FUZZ_SECONDS for each target)
-	.fuzz-venv/bin/python -m bench.fuzz.all $(FUZZ_SECONDS) fuzz-findings
+fuzz: $(FUZZER) ## search for inputs that break the parsers, and read files of full size (FUZZ_SECONDS per target)
+	.fuzz-venv/bin/python -m bench.fuzz $(FUZZ_SECONDS) fuzz-findings
 
 clean: ## remove what the targets above made
 	rm -rf $(VENV) .bench-venv .fuzz-venv fuzz-findings site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
@@ -96,7 +96,7 @@ $(DASK): pyproject.toml | $(BIN)/python
 	@$(BIN)/python $(PIP) -e '.[dask]'
 	@touch $(RUNTIME) $@
 
-# A peer that does not install here (no wheel, no compiler) is left out of the table, which says so.
+# A peer that cannot be installed (no wheel, no compiler) is left out, and the table says so.
 $(PEERS): pyproject.toml bench/speed/peers.txt
 	@echo "Making .bench-venv with backcast and the systems it is compared with (some minutes, once) ..."
 	@$(PYTHON) -m venv .bench-venv
@@ -106,7 +106,7 @@ $(PEERS): pyproject.toml bench/speed/peers.txt
 	done < bench/speed/peers.txt
 	@touch $@
 
-# atheris has wheels for some versions of Python only; say which with make fuzz PYTHON=python3.12
+# atheris has wheels for some versions of Python only; choose one with make fuzz PYTHON=python3.12
 $(FUZZER): pyproject.toml
 	@echo "Making .fuzz-venv with backcast and atheris (a minute or two, once) ..."
 	@$(PYTHON) -m venv .fuzz-venv

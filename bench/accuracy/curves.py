@@ -1,29 +1,27 @@
-"""How the error falls with the log's length and with the number of passes; writes charts and tables to bench/results.
+"""How errors fall with the length of the log and with the number of passes; writes bench/results/accuracy_curves.md.
 
 python -m bench.accuracy.curves [--logs 60] [--jobs 2]
 """
 
 from __future__ import annotations
 
-import argparse
-from datetime import date
-from pathlib import Path
 from typing import Any
 
-import altair as alt
 import numpy as np
 
 import backcast as bc
 from backcast._request import EvaluationRequest
-from bench.accuracy.contestants import DEFAULT, as_in_the_paper, default
+from backcast.evaluators._replicates import ReplicateInputs
+from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from bench.accuracy.evaluators import DEFAULT, evaluate_as_published, evaluate_default
 from bench.accuracy.live import Truth
-from bench.accuracy.run import JOURNALS
-from bench.accuracy.settings import POLICIES, Setting
-from bench.accuracy.trials import truth_of, world_of
-from bench.reproduction.journal import Plan, work_through
-from bench.reproduction.protocol import Case
-from bench.reproduction.results import markdown_table, save_json, score
-from bench.speed.machine import describe
+from bench.accuracy.settings import CHECKPOINTS, Setting, make_parser, mean_truth
+from bench.common.charts import line_chart, save_chart
+from bench.common.machine import describe_provenance, provenance
+from bench.common.markdown import markdown_table
+from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
+from bench.reproduction.protocol import score_errors
 
 SEED = 4
 LENGTHS = (1000, 2000, 4000, 8000)
@@ -31,109 +29,83 @@ PASSES = (1, 2, 4, 8, 16, 32, 64)
 SETTING = Setting("straight", "paper", "epsilon-greedy by 15")
 SHOWN = ("RS", "WC", "DRns(q=0.01)", DEFAULT)
 
-
-def by_length(setting: Setting, number: int) -> dict[str, float]:
-    """The value from each evaluator on one log."""
-    world = world_of(setting.world, setting.logging, None)
-    log = world.log(setting.events, np.random.default_rng([SEED, setting.events, number]))
-    case = Case(log, POLICIES[setting.policy], setting.horizon, number)
-    found = {**as_in_the_paper(case), DEFAULT: default(case)}
-    return {name: found[name].value for name in SHOWN}
+Rows = list[dict[str, Any]]
 
 
-def by_pass(setting: Setting, number: int) -> list[float]:
-    """The values of many passes of clock replay over one log."""
-    world = world_of(setting.world, setting.logging, None)
-    log = world.log(setting.events, np.random.default_rng([SEED, 1, number]))
-    policy, clock = POLICIES[setting.policy], bc.ClockReplay()
-    model = bc.CrossFit(bc.LowVariance())
-    inputs = clock.inputs(EvaluationRequest(log, policy, reward_model=model, horizon=setting.horizon, seed=number))
+def evaluate_log(setting: Setting, number: int) -> dict[str, float]:
+    """Return the value of each evaluator on one log."""
+    case = setting.make_case(None, [SEED, setting.events, number], number)
+    estimates = {**evaluate_as_published(case), DEFAULT: evaluate_default(case)}
+    return {name: estimates[name].value for name in SHOWN}
+
+
+def run_passes(setting: Setting, number: int) -> list[float]:
+    """Return the values of many passes of clock replay over one log."""
+    case = setting.make_case(None, [SEED, 1, number], number)
+    clock, model = bc.ClockReplay(), bc.CrossFit(bc.LowVariance())
+    request = EvaluationRequest(case.log, case.policy, reward_model=model, horizon=case.horizon, seed=number)
+    inputs = ReplicateInputs(*out_of_sample_predictions(request), case.horizon)
     seeds = np.random.SeedSequence([SEED, number]).spawn(max(PASSES))
-    return [clock.replicate(policy, inputs, None, seed).value for seed in seeds]
+    return [clock.run_pass(case.policy, inputs, None, seed).value for seed in seeds]
 
 
-def points(rows: list[dict[str, Any]], x: str, title: str) -> Any:
-    """Errors against something, both on logarithmic scales."""
-    return (
-        alt.Chart(alt.Data(values=rows))
-        .mark_line(point=True)
-        .encode(
-            x=alt.X(f"{x}:Q", title=title, scale=alt.Scale(type="log"), axis=alt.Axis(format="~s")),
-            y=alt.Y("rmse:Q", title="root mean squared error", scale=alt.Scale(type="log")),
-            color=alt.Color("evaluator:N", title=None),
-            strokeDash=alt.StrokeDash("evaluator:N", title=None),
-        )
-        .properties(width=360, height=260)
-    )
-
-
-def length_rows(plan: Plan, logs: int, known: Truth) -> list[dict[str, Any]]:
-    """Errors by length of the log."""
+def measure_lengths(runner: TrialRunner, logs: int, truth: Truth) -> Rows:
+    """Return errors by length of the log."""
     rows = []
     for events in LENGTHS:
         setting = SETTING._replace(events=events)
-        found = work_through(plan, plan.journal(f"length-{setting.stem}", {"logs": events}), logs, by_length, setting)
+        trials = setting.run_trials(runner, "length", evaluate_log, (setting,), logs)
         for name in SHOWN:
-            errors = np.array([trial[name] for trial in found], dtype=np.float64) - known.value
-            rows.append({"evaluator": name, "events": events, "rmse": score(name, errors).rmse})
-        limit = known.live_limit(events, setting.horizon)
+            errors = np.array([trial[name] for trial in trials]) - truth.value
+            rows.append({"evaluator": name, "events": events, "rmse": score_errors(name, errors).rmse})
+        limit = truth.live_limit(events, setting.horizon)
         rows.append({"evaluator": "live, with as many events", "events": events, "rmse": limit})
     return rows
 
 
-def pass_rows(plan: Plan, logs: int, known: Truth) -> list[dict[str, Any]]:
-    """Errors by number of passes."""
-    found = work_through(plan, plan.journal(f"passes-{SETTING.stem}", {"passes": max(PASSES)}), logs, by_pass, SETTING)
-    values = np.array(found, dtype=np.float64)
+def measure_passes(runner: TrialRunner, logs: int, truth: Truth) -> Rows:
+    """Return errors by number of passes."""
+    values = np.array(SETTING.run_trials(runner, "passes", run_passes, (SETTING,), logs))
+    means = {count: values[:, :count].mean(axis=1) for count in PASSES}
     return [
-        {
-            "evaluator": "ClockReplay",
-            "passes": count,
-            "rmse": score("", values[:, :count].mean(axis=1) - known.value).rmse,
-        }
-        for count in PASSES
+        {"evaluator": "ClockReplay", "passes": count, "rmse": score_errors("", mean - truth.value).rmse}
+        for count, mean in means.items()
     ]
 
 
-def pivot(rows: list[dict[str, Any]], x: str) -> str:
-    """The points as a table, evaluators across."""
+def pivot_table(rows: Rows, x: str) -> str:
+    """Return the errors as a table with a column for each evaluator."""
     names = list(dict.fromkeys(row["evaluator"] for row in rows))
-    at = {(row[x], row["evaluator"]): f"{row['rmse']:.4f}" for row in rows}
-    places = list(dict.fromkeys(row[x] for row in rows))
-    return markdown_table([x, *names], [[f"{place:,}", *(at[place, name] for name in names)] for place in places])
+    cells = {(row[x], row["evaluator"]): f"{row['rmse']:.4f}" for row in rows}
+    positions = dict.fromkeys(row[x] for row in rows)
+    return markdown_table([x, *names], [[f"{at:,}", *(cells[at, name] for name in names)] for at in positions])
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=int, default=60)
-    parser.add_argument("--jobs", type=int, default=2)
-    parser.add_argument("--output", type=Path, default=Path("bench/results"))
-    asked = parser.parse_args()
-    plan = Plan(None, JOURNALS, jobs=asked.jobs, seed=SEED)
-    facts = {"setting": list(SETTING)}
-    batches = work_through(plan, plan.journal(f"curves-{SETTING.stem}-truth", facts), 4, truth_of, SETTING, None)
-    known = Truth(*np.mean(batches, axis=0).tolist())
-    lengths, passes = length_rows(plan, asked.logs, known), pass_rows(plan, asked.logs, known)
-    asked.output.mkdir(parents=True, exist_ok=True)
-    points(lengths, "events", "events in the log").save(asked.output / "accuracy-length.svg")
-    points(passes, "passes", "passes over the log").save(asked.output / "accuracy-passes.svg")
-    save_json(asked.output / "accuracy-curves.json", {"lengths": lengths, "passes": passes, "truth": known._asdict()})
-    intro = (
-        f"Made by `python -m bench.accuracy.curves --logs {asked.logs}` on {date.today().isoformat()}, {describe()}. "
+    options = make_parser(__doc__, logs=60).parse_args()
+    runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
+    truth = mean_truth(SETTING, runner, "curves")
+    lengths, passes = measure_lengths(runner, options.logs, truth), measure_passes(runner, options.logs, truth)
+    for rows, x, name in ((lengths, "events", "length"), (passes, "passes", "passes")):
+        titles = {"events": "events in the log", "passes": "passes over the log"}[x], "root mean squared error"
+        chart = line_chart(rows, x, "rmse", "evaluator", titles, size=(360, 260))
+        save_chart(chart, options.output / f"accuracy-{name}")
+    origin = provenance(f"python -m bench.accuracy.curves --logs {options.logs}")
+    data = {"lengths": lengths, "passes": passes, "truth": truth._asdict()}
+    write_json(options.output / "accuracy-curves.json", {**origin, **data})
+    blocks = [
+        "# How errors fall",
+        describe_provenance(origin),
         f"World *{SETTING.world}*, logged as in the paper, {SETTING.policy}, T = {SETTING.horizon}; root mean squared "
-        f"error over {asked.logs} logs."
-    )
-    parts = [
-        "# How the error falls",
-        intro,
+        f"error over {options.logs} logs.",
         "## With the length of the log",
-        pivot(lengths, "events"),
+        pivot_table(lengths, "events"),
         "![rmse by events](accuracy-length.svg)",
         f"## With the number of passes, n = {SETTING.events:,}",
-        pivot(passes, "passes"),
+        pivot_table(passes, "passes"),
         "![rmse by passes](accuracy-passes.svg)",
     ]
-    (asked.output / "accuracy_curves.md").write_text("\n\n".join(parts) + "\n")
+    write_page(options.output / "accuracy_curves.md", blocks)
 
 
 if __name__ == "__main__":

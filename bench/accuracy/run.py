@@ -2,65 +2,40 @@
 
     python -m bench.accuracy.run [--logs 100] [--jobs 2] [--worlds straight,digits]
 
-Every world under every logger: logs are drawn, every evaluator is asked for V_T, and the answers are held against
-live runs. With BACKCAST_DATA set, real data sets join. Finished logs are kept under build/, so that a stopped run goes
-on where it was.
+Logs are drawn from every world under every logger, every evaluator estimates V_T, and the estimates are compared with
+live runs. BACKCAST_DATA adds real data sets. Finished logs are stored under build/, so that a stopped run continues.
 """
 
 from __future__ import annotations
 
-import argparse
 import sys
-from pathlib import Path
-from typing import Any
 
-from bench.accuracy import page
-from bench.accuracy.contestants import DEFAULT
-from bench.accuracy.live import Truth
-from bench.accuracy.settings import Setting, settings
-from bench.accuracy.summary import rows_of
-from bench.accuracy.trials import LIVE_RUNS, SEED, one_log, truth_of
-from bench.reproduction.datasets import data_folder
-from bench.reproduction.journal import Plan, work_through
-from bench.reproduction.results import save_json
-
-JOURNALS = Path("build/bench-accuracy")
-RESULTS = Path("bench/results")
-
-
-def measured(plan: Plan, setting: Setting, logs: int) -> tuple[Truth, list[dict[str, Any]]]:
-    """The truth of a setting and the answers on its logs."""
-    facts = {"setting": list(setting)}
-    found = work_through(plan, plan.journal(f"{setting.stem}-truth", facts), 1, truth_of, setting, plan.data)
-    trials = work_through(plan, plan.journal(setting.stem, facts), logs, one_log, setting, plan.data)
-    return Truth(*found[0]), trials
-
-
-def told(slices: Any, name: str, total: int) -> Any:
-    """Say how far a setting is."""
-    if total:
-        print(f"{name}: {total} to do", flush=True)
-    yield from slices
+from bench.accuracy.settings import CHECKPOINTS, SEED, evaluate_log, list_settings, make_parser, simulate_truth
+from bench.accuracy.tables import Tables, accuracy_blocks, score_setting, setting_blocks
+from bench.common.machine import describe_provenance, provenance
+from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
+from bench.reproduction.datasets import find_data_folder
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=int, default=100, help="logs in each setting")
-    parser.add_argument("--jobs", type=int, default=2)
+    parser = make_parser(__doc__, logs=100)
     parser.add_argument("--worlds", default="", help="only these, separated by commas")
-    parser.add_argument("--output", type=Path, default=RESULTS)
-    asked = parser.parse_args()
-    plan = Plan(data_folder(None), JOURNALS, jobs=asked.jobs, seed=SEED, watch=told)
-    wanted = [s for s in settings(plan.data) if not asked.worlds or s.world in asked.worlds.split(",")]
-    tables = {}
-    for setting in wanted:
-        found, trials = measured(plan, setting, asked.logs)
-        tables[setting] = (found, rows_of(setting, found, trials, DEFAULT))
-        print(page.lines_of(setting, *tables[setting]), flush=True)
-    command = " ".join(["python -m bench.accuracy.run", *sys.argv[1:]])
-    asked.output.mkdir(parents=True, exist_ok=True)
-    (asked.output / "accuracy.md").write_text(page.page(tables, command, asked.logs, LIVE_RUNS))
-    save_json(asked.output / "accuracy.json", page.record(tables))
+    options = parser.parse_args()
+    data, runner = find_data_folder(None), TrialRunner(CHECKPOINTS, SEED, options.jobs)
+    tables: Tables = {}
+    for setting in list_settings(data):
+        if options.worlds and setting.world not in options.worlds.split(","):
+            continue
+        [truth] = setting.run_trials(runner, "truth", simulate_truth, (setting, data), 1)
+        trials = setting.run_trials(runner, "estimates", evaluate_log, (setting, data), options.logs)
+        tables[setting] = (truth, score_setting(setting, truth, trials))
+        print("\n\n".join(setting_blocks(setting, *tables[setting])), flush=True)
+    origin = provenance(" ".join(["python -m bench.accuracy.run", *sys.argv[1:]]))
+    blocks = ["# Accuracy for learning policies", describe_provenance(origin), *accuracy_blocks(tables, options.logs)]
+    write_page(options.output / "accuracy.md", blocks)
+    records = {s.stem: {"truth": truth._asdict(), "rows": rows} for s, (truth, rows) in tables.items()}
+    write_json(options.output / "accuracy.json", {**origin, "settings": records})
 
 
 if __name__ == "__main__":

@@ -1,16 +1,29 @@
-"""Which policy is evaluated in which world, from how long a log, and for how many rounds."""
+"""The cells of the benchmark: which policy in which world, how long a log, how many rounds; and one trial of a cell."""
 
 from __future__ import annotations
 
+from argparse import ArgumentParser, RawDescriptionHelpFormatter
+from collections.abc import Callable
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, NamedTuple
 
-import backcast as bc
-from bench.accuracy.worlds import LOGGERS, names
+import numpy as np
 
+import backcast as bc
+from bench.accuracy.evaluators import RecordedEstimate, evaluate_all
+from bench.accuracy.live import Truth, estimate_truth
+from bench.accuracy.worlds import LOGGERS, World, list_worlds, make_world
+from bench.common.output import RESULTS
+from bench.common.trials import TrialRunner
+from bench.reproduction.protocol import Case
+
+SEED = 2012
 EVENTS = 3000
 HORIZON = 45
-# kinds of learners, each with its own way of exploring; one learns by the batch
+LIVE_RUNS = 500
+CHECKPOINTS = Path("build/bench-accuracy")
+# kinds of learners that explore in different ways; one learns in batches
 POLICIES: dict[str, Any] = {
     "epsilon-greedy by 15": bc.EpsilonGreedy(0.1, batch_size=15),
     "LinUCB": bc.LinUCB(0.5),
@@ -33,12 +46,55 @@ class Setting(NamedTuple):
         """A name for files."""
         return "-".join(map(str, self)).replace(" ", "_")
 
+    def make_case(self, data: Path | None, log_seed: list[int], seed: int) -> Case:
+        """Draw a log of this setting."""
+        log = _cached_world(self.world, self.logging, data).log(self.events, np.random.default_rng(log_seed))
+        return Case(log, POLICIES[self.policy], self.horizon, seed)
 
-def settings(data: Path | None) -> list[Setting]:
-    """Every world under every logger; policies take turns, so that each meets every logger."""
+    def run_trials(
+        self, runner: TrialRunner, name: str, function: Callable[..., Any], shared: tuple[Any, ...], count: int
+    ) -> list[Any]:
+        """Return the results of trials of this setting, stored under the name."""
+        facts = {"setting": list(self)}
+        return runner.run(f"{name}-{self.stem}", function, shared, count, facts, (RecordedEstimate, Truth))
+
+
+def list_settings(data: Path | None) -> list[Setting]:
+    """Return every world under every logger; policies alternate, so that each meets every logger."""
     kinds = list(POLICIES)
     return [
         Setting(world, logging, kinds[(i + j) % len(kinds)])
-        for i, world in enumerate(names(data))
+        for i, world in enumerate(list_worlds(data))
         for j, logging in enumerate(LOGGERS)
     ]
+
+
+@lru_cache(maxsize=4)
+def _cached_world(name: str, logging: str, data: Path | None) -> World:
+    return make_world(name, logging, data)
+
+
+def evaluate_log(setting: Setting, data: Path | None, number: int) -> dict[str, RecordedEstimate]:
+    """Return the estimates of all evaluators on one log of the setting."""
+    return evaluate_all(setting.make_case(data, [SEED, number, *map(ord, setting.stem)], number))
+
+
+def simulate_truth(setting: Setting, data: Path | None, number: int) -> Truth:
+    """Return the truth of a setting from one batch of live runs."""
+    world = _cached_world(setting.world, setting.logging, data)
+    return estimate_truth(world, POLICIES[setting.policy], setting.horizon, LIVE_RUNS, SEED + number)
+
+
+def mean_truth(setting: Setting, runner: TrialRunner, name: str) -> Truth:
+    """Return the mean of four independent batches of live runs, for settings that need no data folder."""
+    batches = setting.run_trials(runner, f"{name}-truth", simulate_truth, (setting, None), 4)
+    return Truth(*np.mean(batches, axis=0).tolist())
+
+
+def make_parser(description: str | None, logs: int) -> ArgumentParser:
+    """Return a parser of the options that the benchmarks of learning policies share."""
+    parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    parser.add_argument("--logs", type=int, default=logs, help="logs in each setting")
+    parser.add_argument("--jobs", type=int, default=2, help="logs at the same time")
+    parser.add_argument("--output", type=Path, default=RESULTS)
+    return parser

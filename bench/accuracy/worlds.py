@@ -1,10 +1,10 @@
-"""The worlds of the accuracy benchmark: each can be logged, and run live with known mean rewards."""
+"""The worlds of the accuracy benchmark: each gives logs, and live runs with known mean rewards."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any, Protocol
 
 import numpy as np
 
@@ -28,52 +28,37 @@ COMPONENTS = 15  # principal components of a converted set, so that LinUCB's mat
 TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearWorld
 
 
-class Table(NamedTuple):
-    """Contexts and the mean reward of every action at each."""
-
-    contexts: FloatArray
-    means: FloatArray
-
-
 class World(Protocol):
-    """Where logs come from, and what live runs meet."""
+    """A source of logs, and of random contexts with the mean reward of every action there (``table``)."""
 
     @property
-    def n_actions(self) -> int:
-        """How many actions there are."""
-        ...
-
-    def log(self, n: int, rng: np.random.Generator) -> Log:
-        """A log of independent events."""
-        ...
-
-    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Contexts met, and the mean reward of every action there."""
-        ...
+    def n_actions(self) -> int: ...
+    def log(self, n: int, rng: np.random.Generator) -> Log: ...
+    def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]: ...
 
 
 @dataclass(frozen=True, eq=False)
-class Examples:
+class LabelledWorld:
     """A labelled set as a world: contexts are drawn from it with replacement, the right action pays 1."""
 
     features: FloatArray
-    right: Any
+    labels: Any
     logging: str
 
     @property
     def n_actions(self) -> int:
-        """The number of classes."""
-        return int(self.right.shape[1])
+        """Number of classes."""
+        return int(self.labels.shape[1])
 
     def table(self, n: int, rng: np.random.Generator) -> tuple[FloatArray, FloatArray]:
-        """Examples drawn at random, and which action is right."""
+        """Return random examples, and 1 for each right action."""
         rows = rng.integers(len(self.features), size=n)
-        return self.features[rows], self.right[rows].astype(np.float64)
+        return self.features[rows], self.labels[rows].astype(np.float64)
 
     def log(self, n: int, rng: np.random.Generator) -> Log:
-        """Examples drawn at random, one action tried at each."""
+        """Return random examples with one logged action each."""
         contexts, means = self.table(n, rng)
-        logging = self._probabilities(means, rng)
+        logging = self._logging_probabilities(means, rng)
         actions = draw_actions(logging, rng)
         taken = (np.arange(n), actions)
         return Log(
@@ -86,7 +71,7 @@ class Examples:
             logging_probabilities=logging,
         )
 
-    def _probabilities(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
+    def _logging_probabilities(self, means: FloatArray, rng: np.random.Generator) -> FloatArray:
         if self.logging == "uniform":
             return np.full(means.shape, 1 / self.n_actions)
         if self.logging == "paper":
@@ -95,24 +80,24 @@ class Examples:
         return sharp_logging(scores, TEMPERATURE, min(FLOOR, 0.5 / self.n_actions))
 
 
-def names(data: Path | None) -> list[str]:
-    """The worlds at hand; more with a folder of data."""
+def list_worlds(data: Path | None) -> list[str]:
+    """Return the names of the worlds; more with a data folder."""
     return [*SIMULATED, *CONVERTED, *(CONVERTED_FROM_FILES if data else ())]
 
 
 def make_world(name: str, logging: Any, data: Path | None) -> World:
-    """A world by name, with its logger."""
+    """Return a world with its logger."""
     if name in SIMULATED:
         return LinearWorld(logistic=True, logging=logging, seed=1, **SIMULATED[name])
     labelled = load_world(name, data)
-    return Examples(components(labelled.features), labelled.labels, logging)
+    return LabelledWorld(principal_components(labelled.features), labelled.labels, logging)
 
 
-def components(features: Any) -> FloatArray:
-    """Leading principal components in units of the first one's spread, and a constant for the intercept."""
+def principal_components(features: Any) -> FloatArray:
+    """Return the leading principal components in units of the first one's deviation, and a constant column."""
     from sklearn.decomposition import PCA, TruncatedSVD
 
     count = min(COMPONENTS, features.shape[1])
-    shrink = TruncatedSVD(count, random_state=0) if is_sparse(features) else PCA(count)
-    found = shrink.fit_transform(features)
-    return np.column_stack([np.ones(len(found)), found / found[:, 0].std()])
+    decomposition = TruncatedSVD(count, random_state=0) if is_sparse(features) else PCA(count)
+    components = decomposition.fit_transform(features)
+    return np.column_stack([np.ones(len(components)), components / components[:, 0].std()])

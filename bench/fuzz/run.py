@@ -1,4 +1,4 @@
-"""Fuzz one target with atheris: ``python -m bench.fuzz.run TARGET SECONDS FOLDER``; inputs that fail stay there."""
+"""Fuzz one target with atheris: ``python -m bench.fuzz.run TARGET SECONDS FOLDER``; failing inputs stay there."""
 
 from __future__ import annotations
 
@@ -10,19 +10,17 @@ import atheris
 
 from bench.fuzz.targets import TARGETS
 
-# what is compiled must be imported first: the fuzzer's marks would be compiled along
+# modules with compiled code are imported first: the fuzzer's instrumentation would be compiled with them
 COMPILED = ("backcast.comparison", "backcast.evaluators.clock_replay", "backcast.report.text", "backcast.checks")
 PARSERS = (
     *("backcast._files", "backcast._serialization", "backcast.io.limits", "backcast.io.vw"),
-    *("backcast.io.vw", "backcast.io.vw", "backcast.cli.objects", "backcast.cli.settings"),
-    *("backcast.cli.run", "backcast.results"),
+    *("backcast.cli.objects", "backcast.cli.settings", "backcast.cli.run", "backcast.results"),
 )
-
 LONGEST = 4096  # bytes of an input
 
 
-def watch_parsers() -> None:
-    """Import what is fuzzed so that the fuzzer sees which lines were run."""
+def import_instrumented() -> None:
+    """Import the parsers so that the fuzzer records which of their lines are run."""
     for name in COMPILED:
         importlib.import_module(name)
     for name in PARSERS:
@@ -33,18 +31,18 @@ def watch_parsers() -> None:
 
 
 def main() -> None:
-    watch_parsers()
+    import_instrumented()
     name, seconds, folder = sys.argv[1:4]
     target, seeds = TARGETS[name]
     corpus = Path(folder, name)
     corpus.mkdir(parents=True, exist_ok=True)
     for number, seed in enumerate(seeds()):
         (corpus / f"seed-{number}").write_bytes(seed)
-        target(seed)  # what is imported late shall not count as slow
-    words = [f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-artifact_prefix={folder}/{name}-"]
+        target(seed)  # late imports must not count as a slow input
+    options = [f"-max_total_time={seconds}", f"-max_len={LONGEST}", f"-artifact_prefix={folder}/{name}-"]
     # an input that takes ten seconds or two gigabytes is a finding
-    words += ["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1", str(corpus)]
-    atheris.Setup([sys.argv[0], *words], target)
+    options += ["-timeout=10", "-rss_limit_mb=2048", "-verbosity=0", "-print_final_stats=1", str(corpus)]
+    atheris.Setup([sys.argv[0], *options], target)
     atheris.Fuzz()
 
 

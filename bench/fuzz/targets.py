@@ -1,4 +1,4 @@
-"""What is parsed by hand, as functions of bytes: each ends in a result or in an error of ours, whatever they are."""
+"""The parsers as functions of bytes: each must end in a result or in one of backcast's errors."""
 
 from __future__ import annotations
 
@@ -19,58 +19,58 @@ DSJSON = (
     b'{"_label_cost":-1,"_label_probability":0.5,"_label_Action":1,"_labelIndex":0,"a":[1,2],"p":[0.5,0.5],'
     b'"Timestamp":"t","c":{"u":{"age":3,"city":"Rome"},"_multi":[{"x":1},{"x":[0.5,"b"],"_text":"w w"}]}}\n'
 )
-REPLAY_RECORD = (
+RUN_FILE = (
     b'log = "log.csv"\ncontext = ["x*"]\naction = "a"\nreward = "r"\npropensity = 0.5\nhorizon = 100\n'
     b'reward_range = [0.0, 1.0]\n[policies]\neven = "uniform"\nl = { kind = "linucb", alpha = 0.3 }\n'
 )
 
 
-def vw_text(data: bytes) -> None:
-    """A line a decision, or a line an action."""
+def fuzz_vw_text(data: bytes) -> None:
+    """Read Vowpal Wabbit's text formats: a line per decision, or a line per action."""
     _read_vw(data, "log.vw")
 
 
-def vw_json(data: bytes) -> None:
-    """Decisions as JSON."""
+def fuzz_vw_json(data: bytes) -> None:
+    """Read decisions as JSON."""
     _read_vw(data, "log.dsjson")
 
 
 def _read_vw(data: bytes, name: str) -> None:
     from backcast.io.vw import read_vw
 
-    _ours(lambda: read_vw(_file(name, data), hash_size=8))
+    _expect_result_or_error(lambda: read_vw(_write_input(name, data), hash_size=8))
 
 
-def run_file(data: bytes) -> None:
-    """The settings of a run."""
+def fuzz_run_file(data: bytes) -> None:
+    """Read the settings of a run."""
     from backcast.cli.settings import read_run_file
 
-    _ours(lambda: read_run_file(str(_file("run.toml", data))))
+    _expect_result_or_error(lambda: read_run_file(str(_write_input("run.toml", data))))
 
 
-def spec(data: bytes) -> None:
-    """Policies, evaluators and intervals in words; none that would import a module."""
+def fuzz_spec(data: bytes) -> None:
+    """Build policies, evaluators and intervals from words, except those that would import a module."""
     from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build
     from backcast.cli.run import make_replicates
 
     text = data.decode("utf-8", errors="replace")
     for registry in (POLICIES, EVALUATORS, INTERVALS):
-        head, _, rest = text.partition(":")
-        built_in = head.strip().lower().replace("_", "-") in registry.names
-        if built_in or not rest.partition(":")[0].strip().isidentifier():
-            _ours(lambda registry=registry: build(text, registry))  # type: ignore[misc]
-    _ours(lambda: make_replicates(text, "auto"))
+        name, _, arguments = text.partition(":")
+        built_in = name.strip().lower().replace("_", "-") in registry.names
+        if built_in or not arguments.partition(":")[0].strip().isidentifier():
+            _expect_result_or_error(lambda registry=registry: build(text, registry))  # type: ignore[misc]
+    _expect_result_or_error(lambda: make_replicates(text, "auto"))
 
 
-def saved(data: bytes) -> None:
-    """A saved result."""
+def fuzz_saved(data: bytes) -> None:
+    """Read a saved result."""
     from backcast.results import load_result
 
-    _ours(lambda: load_result(_file("result.json", data)))
+    _expect_result_or_error(lambda: load_result(_write_input("result.json", data)))
 
 
-def nesting(data: bytes) -> None:
-    """The depth of JSON, which must be at least what Python's own parser finds."""
+def fuzz_nesting(data: bytes) -> None:
+    """Check the depth of JSON; it must be at least what Python's parser finds."""
     import io
 
     from backcast.errors import LogError
@@ -82,10 +82,10 @@ def nesting(data: bytes) -> None:
         return
     for line in data.split(b"\n"):
         try:
-            found = json.loads(line)
+            value = json.loads(line)
         except (ValueError, RecursionError):
             continue
-        assert _depth(found) <= MOST_DEPTH
+        assert _depth(value) <= MOST_DEPTH
 
 
 def _depth(value: Any) -> int:
@@ -93,25 +93,25 @@ def _depth(value: Any) -> int:
     return 0 if inner is None else 1 + max(map(_depth, inner), default=0)
 
 
-def _file(name: str, data: bytes) -> Path:
+def _write_input(name: str, data: bytes) -> Path:
     FOLDER.mkdir(exist_ok=True)
     path = FOLDER / name
     path.write_bytes(data)
     return path
 
 
-def _ours(read: Callable[[], object]) -> None:
-    """An error of ours is an answer; its words must be short and printable."""
+def _expect_result_or_error(read: Callable[[], object]) -> None:
+    """Call the parser; the message of a backcast error must be short and printable."""
     try:
         read()
     except BackcastError as error:
-        words = str(error)
-        assert words
-        assert len(words) < 5_000
-        assert words.replace("\n", "").isprintable()
+        message = str(error)
+        assert message
+        assert len(message) < 5_000
+        assert message.replace("\n", "").isprintable()
 
 
-def _result() -> bytes:
+def _saved_result() -> bytes:
     import backcast as bc
 
     log = bc.Log(None, actions=[0, 1] * 8, rewards=[1, 0] * 8, propensities=[0.5] * 16)
@@ -127,12 +127,12 @@ SPECS = [
     b"epsilon-greedy:",
 ]
 
-# each target with whole inputs to start from
+# each target with valid inputs to start from
 TARGETS: dict[str, tuple[Callable[[bytes], None], Callable[[], list[bytes]]]] = {
-    "vw-text": (vw_text, lambda: [CB, ADF]),
-    "vw-json": (vw_json, lambda: [DSJSON]),
-    "run-file": (run_file, lambda: [REPLAY_RECORD]),
-    "spec": (spec, lambda: SPECS),
-    "saved": (saved, lambda: [_result()]),
-    "nesting": (nesting, lambda: [DSJSON, b'{"a":[[["\\\\\\"]"]]]}\n']),
+    "vw-text": (fuzz_vw_text, lambda: [CB, ADF]),
+    "vw-json": (fuzz_vw_json, lambda: [DSJSON]),
+    "run-file": (fuzz_run_file, lambda: [RUN_FILE]),
+    "spec": (fuzz_spec, lambda: SPECS),
+    "saved": (fuzz_saved, lambda: [_saved_result()]),
+    "nesting": (fuzz_nesting, lambda: [DSJSON, b'{"a":[[["\\\\\\"]"]]]}\n']),
 }

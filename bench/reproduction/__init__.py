@@ -1,1 +1,1 @@
-"""The experiments of the founding paper: ``python -m bench.reproduction`` (``make reproduce``)."""
+"""The experiments of Dudik et al. 2012: ``python -m bench.reproduction`` (``make reproduce``)."""

@@ -1,8 +1,7 @@
-"""A long log on disk: partitioned Parquet, made in parts, the same events whoever makes them."""
+"""A long log on disk: partitioned Parquet, written in parts; each part has its own seed."""
 
 from __future__ import annotations
 
-import os
 import shutil
 import signal
 from collections.abc import Iterator
@@ -22,19 +21,19 @@ Small = npt.NDArray[np.int8]
 N_ACTIONS, N_FEATURES = 10, 8
 PART = 1_000_000  # events of a file
 ROW_GROUP = 250_000
-FILES_A_DAY = 4
-BYTES_AN_EVENT = 30  # on disk, rounded up: six floats of four bytes, and little for the rest
-SPARE = 1.2  # room that must be free, over what the log takes
-FIRST = "day=001/part-00000.parquet"
+FILES_PER_DAY = 4
+BYTES_PER_EVENT = 30  # on disk, rounded up: six floats of four bytes, and little for the other columns
+MARGIN = 1.2  # free space that is required, over the size of the log
+FIRST_FILE = "day=001/part-00000.parquet"
 SEED = 2012
 
 
-class NoRoom(Exception):
-    """The disk has too little space for the log."""
+class DiskTooSmall(Exception):
+    """The disk has too little free space for the log."""
 
 
 class Events(NamedTuple):
-    """Columns of some events: six measurements, the hour, whether the visitor is on a phone."""
+    """Columns of events: six measurements, the hour, and whether the visitor is on a phone."""
 
     numbers: npt.NDArray[np.float32]
     hour: Small
@@ -44,10 +43,10 @@ class Events(NamedTuple):
     propensity: FloatArray
 
 
-def events_of(part: int, n: int) -> Events:
-    """The events of one part; parts differ by their seed alone.
+def make_events(part: int, n: int) -> Events:
+    """Return the events of one part; parts differ by their seed only.
 
-    The logger prefers other actions on phones, and gives none less than 1/40. Clicks follow a logistic model of each
+    The logger prefers other actions on phones, and gives each at least 1/40. Clicks follow a logistic model per
     action.
     """
     weights = np.random.default_rng(SEED).normal(size=(N_ACTIONS, N_FEATURES)).astype(np.float32) / 3
@@ -56,7 +55,7 @@ def events_of(part: int, n: int) -> Events:
     hour = rng.integers(24, size=n, dtype=np.int8)
     phone = rng.integers(2, size=n, dtype=np.int8)
     table = logging_table()
-    action = drawn(table, phone, rng.random(n, dtype=np.float32))
+    action = draw_actions(table, phone, rng.random(n, dtype=np.float32))
     score = np.full(n, -1.0, dtype=np.float32)
     for j, column in enumerate([*numbers, hour / np.float32(24), phone]):
         score += column * weights[action, j]
@@ -65,20 +64,20 @@ def events_of(part: int, n: int) -> Events:
 
 
 def logging_table() -> FloatArray:
-    """Probabilities of the logger, ``(2, K)``: a quarter is spread evenly, the rest falls off from action to action."""
-    falling = np.arange(N_ACTIONS, 0, -1) / (N_ACTIONS * (N_ACTIONS + 1) / 2)
-    return 0.25 / N_ACTIONS + 0.75 * np.array([falling, falling[::-1]])
+    """Return the logger's probabilities, ``(2, K)``: a quarter is uniform, the rest decreases from action to action."""
+    decreasing = np.arange(N_ACTIONS, 0, -1) / (N_ACTIONS * (N_ACTIONS + 1) / 2)
+    return 0.25 / N_ACTIONS + 0.75 * np.array([decreasing, decreasing[::-1]])
 
 
-def drawn(table: FloatArray, row: Small, u: npt.NDArray[np.float32]) -> IntArray:
-    """For every event the action into whose share of its row of the table ``u`` falls.
+def draw_actions(table: FloatArray, row: Small, u: npt.NDArray[np.float32]) -> IntArray:
+    """Return for every event the action in whose share of the event's row of the table ``u`` lies.
 
-    >>> drawn(np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([0, 1]), np.array([0.4, 0.4], dtype="f4")).tolist()
+    >>> draw_actions(np.array([[0.25, 0.75], [0.5, 0.5]]), np.array([0, 1]), np.array([0.4, 0.4], dtype="f4")).tolist()
     [1, 0]
     """
     edges = np.cumsum(table, axis=1)[:, :-1] + np.arange(len(table))[:, None]
-    place = np.searchsorted(edges.ravel(), row + u, side="right")
-    return np.asarray(place - (table.shape[1] - 1) * row.astype(np.int64))
+    position = np.searchsorted(edges.ravel(), row + u, side="right")
+    return np.asarray(position - (table.shape[1] - 1) * row.astype(np.int64))
 
 
 def write_part(folder: Path, size: int, events: int, part: int) -> None:
@@ -86,61 +85,52 @@ def write_part(folder: Path, size: int, events: int, part: int) -> None:
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    own = events_of(part, min(size, events - part * size))
-    columns: dict[str, Any] = {f"f_{j}": column for j, column in enumerate(own.numbers)}
-    columns |= {"f_hour": own.hour, "f_phone": own.phone, "action": own.action, "click": own.reward}
-    path = folder / f"day={part // FILES_A_DAY + 1:03d}" / f"part-{part:05d}.parquet"
+    log = make_events(part, min(size, events - part * size))
+    columns: dict[str, Any] = {f"f_{j}": column for j, column in enumerate(log.numbers)}
+    columns |= {"f_hour": log.hour, "f_phone": log.phone, "action": log.action, "click": log.reward}
+    path = folder / f"day={part // FILES_PER_DAY + 1:03d}" / f"part-{part:05d}.parquet"
     path.parent.mkdir(exist_ok=True)
-    # numbers that are all different gain nothing from a dictionary, and much time is lost in making one
-    few = ["f_hour", "f_phone", "action", "click", "p"]
-    table = pa.table({**columns, "p": own.propensity})
-    pq.write_table(table, path, row_group_size=min(ROW_GROUP, size), use_dictionary=few, compression="lz4")
-
-
-def check_room(folder: Path, events: int) -> None:
-    """Refuse a log that the disk may not hold."""
-    free, wanted = shutil.disk_usage(folder).free, int(SPARE * BYTES_AN_EVENT * events)
-    if free < wanted:
-        raise NoRoom(
-            f"{events:,} events take up to {wanted / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
-            'ask for fewer, such as SCALE="--events 2000000"'
-        )
+    # columns of distinct numbers gain nothing from a dictionary, and building it takes long
+    few_values = ["f_hour", "f_phone", "action", "click", "p"]
+    table = pa.table({**columns, "p": log.propensity})
+    pq.write_table(table, path, row_group_size=min(ROW_GROUP, size), use_dictionary=few_values, compression="lz4")
 
 
 @contextmanager
 def log_on_disk(folder: Path, events: int, processes: int = 2, part: int = PART) -> Iterator[Path]:
-    """A folder with the log, gone afterwards, whatever happens; Ctrl-C and SIGTERM end the work in good order."""
-    # one that a killed run left behind is in nobody's use
+    """Write the log to a folder, and remove it in any case, also after Ctrl-C and SIGTERM."""
+    # a killed run may have left its log
     shutil.rmtree(folder, ignore_errors=True)
     folder.mkdir(parents=True)
-    before = signal.signal(signal.SIGTERM, _stop)
+    previous = signal.signal(signal.SIGTERM, _interrupt)
     try:
-        check_room(folder, events)
-        _make(folder, events, processes, part)
+        check_free_space(folder, events)
+        pool = ProcessPoolExecutor(processes, initializer=_ignore_interrupts)
+        try:
+            list(pool.map(partial(write_part, folder, part, events), range(-(-events // part))))
+        finally:
+            pool.shutdown(wait=True, cancel_futures=True)
         yield folder
     finally:
-        signal.signal(signal.SIGTERM, before)
+        signal.signal(signal.SIGTERM, previous)
         shutil.rmtree(folder, ignore_errors=True)
 
 
-def _stop(number: int, frame: object) -> None:
+def check_free_space(folder: Path, events: int) -> None:
+    """Raise an error if the log may not fit on the disk."""
+    free, required = shutil.disk_usage(folder).free, int(MARGIN * BYTES_PER_EVENT * events)
+    if free < required:
+        raise DiskTooSmall(
+            f"{events:,} events take up to {required / 1e9:.1f} GB and {free / 1e9:.1f} GB are free; "
+            'request fewer, such as SCALE="--events 2000000"'
+        )
+
+
+def _interrupt(number: int, frame: object) -> None:
     raise KeyboardInterrupt
 
 
-def _make(folder: Path, events: int, processes: int, part: int) -> None:
-    parts = range(-(-events // part))
-    pool = ProcessPoolExecutor(processes, initializer=_leave_stopping_to_the_parent)
-    try:
-        list(pool.map(partial(write_part, folder, part, events), parts))
-    finally:
-        pool.shutdown(wait=True, cancel_futures=True)
-
-
-def _leave_stopping_to_the_parent() -> None:
+def _ignore_interrupts() -> None:
+    """Leave Ctrl-C to the parent process, which shuts the pool down."""
     signal.signal(signal.SIGINT, signal.SIG_IGN)
     signal.signal(signal.SIGTERM, signal.SIG_DFL)
-
-
-def size_of(folder: Path) -> int:
-    """Bytes of all files."""
-    return sum(os.path.getsize(path) for path in folder.rglob("*.parquet"))

@@ -1,11 +1,11 @@
-"""What longer logs and more workers would take, from measured constants: ``python -m bench.scale.model`` fills it in.
+"""Forecasts for longer logs and more workers from measured constants: ``python -m bench.scale.model``.
 
-Work on n events is cut into m pieces. A worker of one core needs c seconds an event and d seconds to be handed a piece;
-w workers do ``ceil(m / w)`` rounds of pieces, and one scheduler hands out all of them:
+n events are divided into m jobs. A worker of one core needs c seconds per event and d seconds to receive a job;
+w workers need ``ceil(m / w)`` rounds, and one scheduler distributes all jobs:
 
     time = max(ceil(m / w) (n c / m + d), m d)
 
-A pass in log order is one piece, whoever waits.
+A pass in log order is one job. The forecast is written into docs/scale.md.
 """
 
 from __future__ import annotations
@@ -19,129 +19,122 @@ from typing import Any, NamedTuple
 
 from backcast.evaluators._weighted_events import number_of_shards
 from backcast.evaluators.clock_replay import ClockReplay
-from bench.speed.report import table
+from bench.common.markdown import markdown_table
 
-RECORDED = Path("bench/results/scale.json")
+RECORD = Path("bench/results/scale.json")
 MANUAL = Path("docs/scale.md")
 COMMAND = "`make bench-scale`"
 BEGIN, END = "<!-- model -->", "<!-- end of model -->"
 EVENTS = (10**9, 10**11)
 WORKERS = (10, 100, 1_000)
-STRETCHES = 200  # of DR-ns: pieces of the log, each with histories of its own
+SEGMENTS = 200  # of DR-ns
 
 
 @dataclass(frozen=True)
 class Costs:
-    """Measured constants: seconds of a core for an event, seconds for a piece, bytes of an event on disk."""
+    """Measured constants: processor seconds per event, seconds per job, bytes per event on disk."""
 
     event: float
-    file_slice: float
+    job: float
     width: float
 
 
 @dataclass(frozen=True)
 class Forecast:
-    """What a run would take, how many workers are busy, what they read together a second, and what holds them up."""
+    """Time of a run, number of busy workers, bytes per second that they read together, and the bottleneck."""
 
     seconds: float
     busy: int
     bandwidth: float
-    limit: str
+    bottleneck: str
 
 
-def forecast(costs: Costs, events: float, slices: int, workers: int) -> Forecast:
-    """The model.
+class Scenario(NamedTuple):
+    """An evaluation, the workload that measured its constants, and the number of jobs for so many events.
 
-    >>> forecast(Costs(event=2.0**-20, file_slice=2.0**-8, width=32.0), events=2.0**30, slices=64, workers=16).seconds
-    64.015625
-
-    By hand: four rounds of 2^24 events, 16 s each and 1/256 s to be handed out.
-    """
-    rounds = math.ceil(slices / workers)
-    working = rounds * (events / slices * costs.event + costs.file_slice)
-    handing = slices * costs.file_slice
-    seconds = max(working, handing)
-    busy = min(workers, slices)
-    return Forecast(seconds, busy, events * costs.width / seconds, _limit(working, handing, slices, workers))
-
-
-def _limit(working: float, handing: float, slices: int, workers: int) -> str:
-    if handing > working:
-        return "handing out pieces"
-    if slices < workers:
-        return "one pass in order" if slices == 1 else f"{slices:,} pieces"
-    return "processors"
-
-
-def costs_of(recorded: Mapping[str, Any], work: str) -> Costs | None:
-    """Constants from a recorded run: of one job here, and of Dask handing out pieces; None where not measured."""
-    found, slices = _case(recorded, work, "local", 1), _case(recorded, "pieces", "dask", 2)
-    if found is None or slices is None:
-        return None
-    log = recorded["log"]
-    return Costs(found["cpu"] / found["events"], slices["seconds"] / slices["events"], log["bytes"] / log["events"])
-
-
-def _case(recorded: Mapping[str, Any], work: str, engine: str, workers: int) -> dict[str, Any] | None:
-    wanted = work, engine, workers
-    return next((case for case in recorded["cases"] if (case["work"], case["engine"], case["workers"]) == wanted), None)
-
-
-def _pools(events: int) -> int:
-    return math.ceil(events / ClockReplay().pool)
-
-
-class Asked(NamedTuple):
-    """What is asked, whose measured constants it has, and into how many pieces so many events are cut.
-
-    ``most`` are the events that are looked at, however long the log is.
+    ``most`` is the number of events that are used at most, however long the log is.
     """
 
-    words: str
+    description: str
     work: str
-    slices: Callable[[int], int]
+    count_jobs: Callable[[int], int]
     most: int | None = None
 
 
-QUESTIONS = (
-    Asked("fixed policy, DR", "dr", number_of_shards),
-    Asked("learning policy, DR-ns in log order", "dr-ns", lambda events: 1),
-    Asked(f"learning policy, DR-ns with Segments({STRETCHES})", "dr-ns", lambda events: STRETCHES),
-    Asked("learning policy, ClockReplay, all pools", "clock", _pools),
-    Asked("learning policy, ClockReplay, 1,000 pools", "clock", _pools, most=1_000 * ClockReplay().pool),
+def _count_pools(events: int) -> int:
+    return math.ceil(events / ClockReplay().pool)
+
+
+SCENARIOS = (
+    Scenario("fixed policy, DR", "dr", number_of_shards),
+    Scenario("learning policy, DR-ns in log order", "dr-ns", lambda events: 1),
+    Scenario(f"learning policy, DR-ns with Segments({SEGMENTS})", "dr-ns", lambda events: SEGMENTS),
+    Scenario("learning policy, ClockReplay, all pools", "clock", _count_pools),
+    Scenario("learning policy, ClockReplay, 1,000 pools", "clock", _count_pools, most=1_000 * ClockReplay().pool),
 )
 
 
-def page(recorded: Mapping[str, Any]) -> str:
-    """The constants, and a table of what they come to."""
-    rows, known = [], []
-    for asked in QUESTIONS:
-        costs = costs_of(recorded, asked.work)
+def forecast(costs: Costs, events: float, jobs: int, workers: int) -> Forecast:
+    """Return the forecast of the model.
+
+    >>> forecast(Costs(event=2.0**-20, job=2.0**-8, width=32.0), events=2.0**30, jobs=64, workers=16).seconds
+    64.015625
+
+    By hand: four rounds of 2^24 events, 16 s each and 1/256 s to be distributed.
+    """
+    working = math.ceil(jobs / workers) * (events / jobs * costs.event + costs.job)
+    distributing = jobs * costs.job
+    seconds = max(working, distributing)
+    if distributing > working:
+        bottleneck = "distributing jobs"
+    elif jobs < workers:
+        bottleneck = "one pass in order" if jobs == 1 else f"{jobs:,} jobs"
+    else:
+        bottleneck = "processors"
+    return Forecast(seconds, min(workers, jobs), events * costs.width / seconds, bottleneck)
+
+
+def read_costs(record: Mapping[str, Any], work: str) -> Costs | None:
+    """Return the constants of a recorded run: of one local job, and of Dask distributing jobs; None if not measured."""
+    cases = {(case["work"], case["engine"], case["workers"]): case for case in record["cases"]}
+    run, empty_jobs = cases.get((work, "local", 1)), cases.get(("empty-jobs", "dask", 2))
+    if run is None or empty_jobs is None:
+        return None
+    log = record["log"]
+    per_job = empty_jobs["seconds"] / empty_jobs["events"]
+    return Costs(run["cpu"] / run["events"], per_job, log["bytes"] / log["events"])
+
+
+def forecast_section(record: Mapping[str, Any]) -> str:
+    """Return the constants and a table of forecasts."""
+    rows, constants = [], []
+    for scenario in SCENARIOS:
+        costs = read_costs(record, scenario.work)
         if costs is None:
             continue
-        known.append(f"{1e9 * costs.event:,.0f} ns an event for `{asked.work}`")
-        common = f"{1e3 * costs.file_slice:.1f} ms a piece; {costs.width:.0f} bytes an event on disk"
-        rows += [_row(asked, costs, events, workers) for events in EVENTS for workers in WORKERS]
+        constants.append(f"{1e9 * costs.event:,.0f} ns per event for `{scenario.work}`")
+        common = f"{1e3 * costs.job:.1f} ms per job; {costs.width:.0f} bytes per event on disk"
+        rows += [_forecast_row(scenario, costs, events, workers) for events in EVENTS for workers in WORKERS]
     if not rows:
-        return "Nothing to go by: none of the work could be measured."
-    said = f"Constants: {'; '.join(dict.fromkeys(known))} (of one core); {common}."
-    head = ["question", "events", "workers", "pieces", "time", "busy", "read together", "held up by"]
-    return f"{said}\n\n{table(head, rows)}"
+        return "There is no forecast: none of the workloads could be measured."
+    sentence = f"Constants: {'; '.join(dict.fromkeys(constants))} (of one core); {common}."
+    head = ["evaluation", "events", "workers", "jobs", "time", "busy", "read together", "bottleneck"]
+    return f"{sentence}\n\n{markdown_table(head, rows)}"
 
 
-def _row(asked: Asked, costs: Costs, events: int, workers: int) -> list[str]:
-    looked_at = min(events, asked.most or events)
-    slices = asked.slices(looked_at)
-    found = forecast(costs, looked_at, slices, workers)
-    read = f"{found.bandwidth / 1e9:,.2f} GB/s"
-    numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{slices:,}", spoken(found.seconds)]
-    return [asked.words, *numbers, f"{found.busy:,}", read, found.limit]
+def _forecast_row(scenario: Scenario, costs: Costs, events: int, workers: int) -> list[str]:
+    used = min(events, scenario.most or events)
+    jobs = scenario.count_jobs(used)
+    result = forecast(costs, used, jobs, workers)
+    numbers = [f"10^{round(math.log10(events))}", f"{workers:,}", f"{jobs:,}", format_duration(result.seconds)]
+    bandwidth = f"{result.bandwidth / 1e9:,.2f} GB/s"
+    return [scenario.description, *numbers, f"{result.busy:,}", bandwidth, result.bottleneck]
 
 
-def spoken(seconds: float) -> str:
-    """A duration in the unit that fits.
+def format_duration(seconds: float) -> str:
+    """Return a duration in a suitable unit.
 
-    >>> spoken(12.4), spoken(600), spoken(9000), spoken(400_000)
+    >>> format_duration(12.4), format_duration(600), format_duration(9000), format_duration(400_000)
     ('12 s', '10 min', '2.5 h', '4.6 days')
     """
     for size, unit in ((86_400, "days"), (3_600, "h")):
@@ -150,30 +143,30 @@ def spoken(seconds: float) -> str:
     return f"{seconds / 60:.0f} min" if seconds >= 120 else f"{seconds:.0f} s"
 
 
-def section(recorded: Path = RECORDED) -> str:
-    """What the manual says: the forecast, and where its constants come from."""
-    if not recorded.exists():
-        return f"Nothing is recorded yet; {COMMAND} fills this in."
-    found = json.loads(recorded.read_text())
-    origin = f"From {COMMAND} on {found['date']}, {found['log']['events']:,} events; {found['machine']}."
-    return f"{origin}\n\n{page(found)}"
+def manual_section(path: Path = RECORD) -> str:
+    """Return the section of the manual: the forecast, and where its constants come from."""
+    if not path.exists():
+        return f"Nothing is recorded yet; {COMMAND} writes this section."
+    record = json.loads(path.read_text())
+    origin = f"From {COMMAND} on {record['date']}, {record['log']['events']:,} events; {record['machine']}."
+    return f"{origin}\n\n{forecast_section(record)}"
 
 
-def filled(text: str, section: str) -> str:
-    """The text with the section between its marks.
+def replace_section(text: str, section: str) -> str:
+    """Return the text with the section between its marks.
 
-    >>> filled(f"before {BEGIN} old {END} after", "new")
+    >>> replace_section(f"before {BEGIN} old {END} after", "new")
     'before <!-- model -->\\n\\nnew\\n\\n<!-- end of model --> after'
     """
-    before, _, rest = text.partition(BEGIN)
-    _, mark, after = rest.partition(END)
+    before, _, tail = text.partition(BEGIN)
+    _, mark, after = tail.partition(END)
     assert mark
     return f"{before}{BEGIN}\n\n{section}\n\n{END}{after}"
 
 
 def main() -> None:
-    MANUAL.write_text(filled(MANUAL.read_text(), section()))
-    print(section())
+    MANUAL.write_text(replace_section(MANUAL.read_text(), manual_section()))
+    print(manual_section())
 
 
 if __name__ == "__main__":

@@ -1,4 +1,4 @@
-"""Make a long log, measure work on it, remove it, and write the tables: ``python -m bench.scale.run``."""
+"""Write a long log, measure workloads on it, remove it, and write the tables: ``python -m bench.scale.run``."""
 
 from __future__ import annotations
 
@@ -6,207 +6,183 @@ import json
 import subprocess
 import sys
 from argparse import ArgumentParser, Namespace
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict
-from datetime import date
 from itertools import product
 from pathlib import Path
 from time import perf_counter
 from typing import Any
 
-from bench.scale import model, report
-from bench.scale.child import ENGINES, Case, CaseFailed, Measured, run
-from bench.scale.data import NoRoom, log_on_disk, size_of
-from bench.scale.paired import Pairs, paired
-from bench.scale.soak import Sample, Soaked
-from bench.scale.works import WORKS
-from bench.speed import machine
+from bench.common.machine import describe_provenance, provenance
+from bench.common.output import RESULTS, print_status, write_json, write_page
+from bench.common.processes import CaseFailed
+from bench.scale import model, tables
+from bench.scale.data import DiskTooSmall, log_on_disk
+from bench.scale.paired import Pairs, measure_pairs
+from bench.scale.soak import Sample, Soak
+from bench.scale.worker_process import ENGINES, Case, Measurement, run_case
+from bench.scale.workloads import WORKLOADS
 
 EVENTS = 100_000_000
 FOLDER = Path("build/bench-scale")
-RESULTS = Path("bench/results")
-PAIRED = ("compiled", "python")  # run in pairs of one worker and two, several rounds
-IN_TURN = (*PAIRED, "pieces")  # short enough for that; of the others the best counts
+PAIRED = ("compiled", "python")  # measured in pairs of one worker and two, several rounds
+SHORT = (*PAIRED, "empty-jobs")  # short enough for several rounds
+
+Results = dict[Case, Measurement | str]
 
 
-def tell(line: str) -> None:
-    print(line, file=sys.stderr, flush=True)
-
-
-def attempt(case: Case, folder: Path) -> Measured | str:
-    try:
-        found = run(case, folder)
-    except CaseFailed as failure:
-        tell(f"{case.work}, {case.engine} {case.workers}: {failure}")
-        return str(failure)
-    peak = f"{found.largest:,.0f} MB"
-    tell(f"{case.work}, {case.engine} {case.workers}: {found.seconds:.1f} s, {found.rate:,.0f} a second, {peak}")
-    return found
-
-
-def better(best: Measured | str | None, new: Measured | str) -> Measured | str:
-    """The quicker of two attempts; a failure is kept only where nothing was measured."""
-    measured = [one for one in (best, new) if isinstance(one, Measured)]
-    return min(measured, key=lambda one: one.seconds) if measured else new
-
-
-def measure(folder: Path, rounds: int, only: Sequence[str]) -> dict[Case, Measured | str]:
-    """Every case of these works but those that come in pairs; short ones in turns, so that a slow minute hits all."""
-    results: dict[Case, Measured | str] = {}
-    for turn in range(rounds):
-        for case in report.cases():
-            if case.work in only and case.work not in PAIRED and (turn == 0 or case.work in IN_TURN):
-                results[case] = better(results.get(case), attempt(case, folder))
-    return results
-
-
-def measure_pairs(folder: Path, rounds: int, only: Sequence[str]) -> tuple[dict[Case, Measured | str], list[Pairs]]:
-    """Works in pairs of one worker and two: the runs of middle length, and all pairs."""
-    results: dict[Case, Measured | str] = {}
-    pairs = []
-    for work, engine in product((work for work in PAIRED if work in only), ENGINES):
-        cases = [Case(work, engine, workers) for workers in report.WORKERS]
+def measure_workloads(folder: Path, rounds: int, names: Sequence[str]) -> tuple[Results, list[Pairs]]:
+    """Measure workloads in pairs, then the others; short ones in several rounds, of which the best counts."""
+    results: Results = {}
+    all_pairs = []
+    for work, engine in product((name for name in PAIRED if name in names), ENGINES):
+        cases = [Case(work, engine, workers) for workers in tables.WORKERS]
         try:
-            found, middle = paired(work, engine, folder, rounds, tell)
+            pairs, medians = measure_pairs(work, engine, folder, rounds)
         except CaseFailed as failure:
-            tell(f"{work}, {engine}: {failure}")
+            print_status(f"{work}, {engine}: {failure}")
             results |= dict.fromkeys(cases, str(failure))
             continue
-        pairs.append(found)
-        results |= dict(zip(cases, middle, strict=True))
-    return results, pairs
+        all_pairs.append(pairs)
+        results |= dict(zip(cases, medians, strict=True))
+    for number in range(rounds):
+        for case in tables.list_cases():
+            if case.work in names and case.work not in PAIRED and (number == 0 or case.work in SHORT):
+                results[case] = faster(results.get(case), try_case(case, folder))
+    return results, all_pairs
 
 
-def soaked(runs: int) -> Soaked:
-    """The long soak, in a process of its own; its log is large enough for arrays to be mapped into workers."""
-    words = f"-m bench.scale.soak --runs {runs} --events 20000 --processes"
-    done = subprocess.run([sys.executable, *words.split()], capture_output=True, text=True)
-    if not done.stdout:
-        raise SystemExit(done.stderr)
-    found = json.loads(done.stdout.splitlines()[-1])
-    return Soaked(found["runs"], Sample(**found["begin"]), Sample(**found["end"]))
+def try_case(case: Case, folder: Path) -> Measurement | str:
+    """Return the measurement, or the error message if the case failed."""
+    try:
+        run = run_case(case, folder)
+    except CaseFailed as failure:
+        print_status(f"{case}: {failure}")
+        return str(failure)
+    print_status(f"{case}: {run.seconds:.1f} s, {run.rate:,.0f} events/s, {run.largest:,.0f} MB")
+    return run
 
 
-def recorded_cases(kept: dict[str, Any]) -> dict[Case, Measured | str]:
-    """What an earlier run measured."""
-    found = [Measured(**case) for case in kept["cases"]]
-    return {Case(one.work, one.engine, one.workers): one for one in found}
+def faster(best: Measurement | str | None, new: Measurement | str) -> Measurement | str:
+    """Return the faster of two results of a case; an error message only if there is no measurement."""
+    runs = [result for result in (best, new) if isinstance(result, Measurement)]
+    return min(runs, key=lambda run: run.seconds) if runs else new
 
 
-def recorded_pairs(kept: dict[str, Any]) -> list[Pairs]:
-    """The pairs of runs in a record; older ones have none."""
+def run_soak(count: int) -> Soak:
+    """Run the soak in a new process; its log is large enough for arrays to be mapped into workers."""
+    command = f"-m bench.scale.soak --runs {count} --events 20000 --processes"
+    completed = subprocess.run([sys.executable, *command.split()], capture_output=True, text=True)
+    if not completed.stdout:
+        raise SystemExit(completed.stderr)
+    return read_soak(json.loads(completed.stdout.splitlines()[-1]))
+
+
+def make_record(
+    origin: Mapping[str, Any], results: Results, pairs: Sequence[Pairs], soak: Soak, log: Mapping[str, Any]
+) -> dict[str, Any]:
+    """Return the measurements as plain data, from which the model takes its constants."""
+    runs = [asdict(run) for run in results.values() if isinstance(run, Measurement)]
+    return {**origin, "log": log, "cases": runs, "pairs": [asdict(p) for p in pairs], "soak": asdict(soak)}
+
+
+def read_cases(record: Mapping[str, Any]) -> Results:
+    """Return the measurements of a record."""
+    runs = [Measurement(**case) for case in record["cases"]]
+    return {run.case: run for run in runs}
+
+
+def read_pairs(record: Mapping[str, Any]) -> list[Pairs]:
+    """Return the pairs of runs of a record; early records have none."""
     times = ("one", "two", "beside")
-    return [
-        Pairs(pairs["work"], pairs["engine"], *(tuple(pairs[name]) for name in times))
-        for pairs in kept.get("pairs", [])
-    ]
+    return [Pairs(p["work"], p["engine"], *(tuple(p[name]) for name in times)) for p in record.get("pairs", [])]
 
 
-def again(options: Namespace) -> None:
-    """Measure some works that need no long log again, and put them into the record of the last whole run."""
-    kept = json.loads((RESULTS / "scale.json").read_text())
+def read_soak(record: Mapping[str, Any]) -> Soak:
+    """Return a recorded soak."""
+    return Soak(record["runs"], Sample(**record["begin"]), Sample(**record["end"]))
+
+
+def scale_blocks(results: Results, record: Mapping[str, Any], note: str = "") -> list[str]:
+    """Return the blocks of the page; ``note`` describes workloads that were measured later."""
+    log = record["log"]
+    intro = (
+        f"One log of {log['events']:,} events in partitioned Parquet ({log['files']:,} files, {log['bytes'] / 1e9:.2f} "
+        f"GB), written in {log['seconds']:.0f} s by two processes and removed afterwards: K = 10 actions, 8 context "
+        "columns, a logger that is not uniform. Each line is one process; it first runs the workload on a small part "
+        "of the log, which loads code and starts workers, and then is timed. Memory is the peak of the largest "
+        "process, including that first run. Workloads in memory have 40,000 events; replicates are run in turn on one "
+        "worker and on two, all started in advance, and the median of the pairs counts."
+    )
+    sections = {
+        "From disk, one job": tables.passes_table(results),
+        "One worker and two": tables.speed_ups_table(results, read_pairs(record))
+        + "\n\n![seconds by engine and workers](scale-workers.svg)\n\n"
+        + "Independent: the limit of the machine, two independent processes, each with the whole workload. Starting "
+        + "workers is not in these times; the next table has it. Cores busy: a stream is decoded in a separate thread, "
+        + "so even one job uses more than one core.",
+        "Distributing jobs": tables.job_costs_table(results),
+        "Many runs in a row": tables.soak_section(read_soak(record["soak"])),
+        "Forecast for longer logs": model.forecast_section(record),
+    }
+    body = [f"## {title}\n\n{section}" for title, section in sections.items()]
+    return ["# Scale", describe_provenance(dict(record)) + note, intro, *body]
+
+
+def write_results(results: Results, record: Mapping[str, Any], note: str = "") -> str:
+    """Write page, data and chart; those of short logs under build/. Return the page."""
+    folder = RESULTS if record["log"]["events"] >= EVENTS else FOLDER / "results"
+    tables.save_workers_chart(results, folder)
+    write_json(folder / "scale.json", dict(record))
+    print_status(f"written to {folder}/scale.md")
+    return write_page(folder / "scale.md", scale_blocks(results, record, note))
+
+
+def measure_all(options: Namespace) -> None:
+    """Measure every workload and the soak."""
+    print_status(f"writing {options.events:,} events ...")
+    start = perf_counter()
     with log_on_disk(FOLDER / "log", options.events) as log:
-        new, pairs = measure_pairs(log, options.rounds, options.only)
-        new |= measure(log, options.rounds, options.only)
-    results = {**recorded_cases(kept), **new}
-    pairs = [*(one for one in recorded_pairs(kept) if one.work not in options.only), *pairs]
-    soak = Soaked(kept["soak"]["runs"], Sample(**kept["soak"]["begin"]), Sample(**kept["soak"]["end"]))
-    command = " ".join(["python -m bench.scale.run", *sys.argv[1:]])
-    later = f"; {' and '.join(options.only)} again on {date.today().isoformat()} with `{command}`"
-    recorded = {**record(results, pairs, soak, kept["log"]), "date": kept["date"]}
-    save(results, soak, recorded, "make bench-scale", later)
+        sizes = [path.stat().st_size for path in log.rglob("*.parquet")]
+        seconds = perf_counter() - start
+        facts = {"events": options.events, "files": len(sizes), "bytes": sum(sizes), "seconds": seconds}
+        results, pairs = measure_workloads(log, options.rounds, list(WORKLOADS))
+    is_full_size = options.events >= EVENTS
+    command = "make bench-scale" + ("" if is_full_size else f' SCALE="--events {options.events}"')
+    record = make_record(provenance(command), results, pairs, run_soak(options.soak), facts)
+    print(write_results(results, record))
+    if is_full_size:
+        model.main()
+
+
+def measure_again(options: Namespace) -> None:
+    """Measure some short workloads again, and replace them in the record of the last full run."""
+    previous = json.loads((RESULTS / "scale.json").read_text())
+    with log_on_disk(FOLDER / "log", options.events) as log:
+        new, new_pairs = measure_workloads(log, options.rounds, options.only)
+    results = {**read_cases(previous), **new}
+    pairs = [*(p for p in read_pairs(previous) if p.work not in options.only), *new_pairs]
+    latest = provenance(" ".join(["python -m bench.scale.run", *sys.argv[1:]]))
+    origin = {name: previous.get(name, "unknown") for name in latest} | {"command": "make bench-scale"}
+    record = make_record(origin, results, pairs, read_soak(previous["soak"]), previous["log"])
+    note = f" {' and '.join(options.only)} again: {describe_provenance(latest)}"
+    write_results(results, {**record, "again": latest}, note)
     model.main()
 
 
-def record(results: report.Results, pairs: Sequence[Pairs], soak: Soaked, log: dict[str, Any]) -> dict[str, Any]:
-    """The measurements as plain data, from which the cost model takes its constants."""
-    return {
-        "date": date.today().isoformat(),
-        "machine": machine.describe(),
-        "versions": machine.versions(),
-        "log": log,
-        "cases": [asdict(found) for found in results.values() if isinstance(found, Measured)],
-        "pairs": [asdict(one) for one in pairs],
-        "soak": asdict(soak),
-    }
-
-
-def save(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str, later: str = "") -> str:
-    """Page, data and chart in the folder of results; the page."""
-    folder = RESULTS if recorded["log"]["events"] >= EVENTS else FOLDER / "results"
-    folder.mkdir(parents=True, exist_ok=True)
-    text = written(results, soak, recorded, command, later)
-    report.save_chart(results, folder)
-    (folder / "scale.md").write_text(text)
-    (folder / "scale.json").write_text(json.dumps(recorded, indent=1) + "\n")
-    tell(f"written to {folder}/scale.md")
-    return text
-
-
-def written(results: report.Results, soak: Soaked, recorded: dict[str, Any], command: str, later: str = "") -> str:
-    log = recorded["log"]
-    made = f"made in {log['seconds']:.0f} s by two processes and removed afterwards"
-    head = [
-        "# Scale",
-        f"Measured on {recorded['date']} with `{command}`{later}.",
-        f"Machine: {recorded['machine']}. Versions: "
-        + ", ".join(f"{name} {number}" for name, number in recorded["versions"].items())
-        + ".",
-        f"One log of {log['events']:,} events in partitioned Parquet ({log['files']:,} files, {log['bytes'] / 1e9:.2f} "
-        f"GB), {made}: K = 10 actions, 8 context columns, a logger that is not uniform. Each line is a process of its "
-        "own; it first does the work on a small part of the log, which loads code and wakes workers, and then is "
-        "timed. Memory is the peak of the largest process, that first run included. Work in memory is about 40,000 "
-        "events; replicates are run in turns on one worker and on two, which all wait ready, and the median of the "
-        "pairs counts.",
-    ]
-    sections = {
-        "From disk, one job": report.passes(results),
-        "One worker and two": report.speed_ups(results, recorded_pairs(recorded))
-        + "\n\n![seconds by engine and workers](scale-workers.svg)\n\n"
-        + "Of strangers: what the machine itself gives, two processes that know nothing of each other, each at the "
-        + "whole question. Starting workers is not in these times; the next table has it. Cores busy: a stream is "
-        + "decoded ahead in a thread, so even one job uses more than one core.",
-        "Handing out pieces": report.costs(results),
-        "Many runs in a row": report.soaked(soak),
-        "What that makes of longer logs": model.page(recorded),
-    }
-    return "\n\n".join([*head, *(f"## {title}\n\n{body}" for title, body in sections.items())]) + "\n"
-
-
-def parsed() -> Namespace:
+def main() -> None:
     parser = ArgumentParser(description=__doc__)
     parser.add_argument("--events", type=int, default=EVENTS, help="length of the log; fewer for a small trial")
-    parser.add_argument("--rounds", type=int, default=2, help="rounds of the short works: two pairs of runs each")
+    parser.add_argument("--rounds", type=int, default=2, help="rounds of the short workloads: two pairs of runs each")
     parser.add_argument("--soak", type=int, default=200, help="runs in a row")
-    parser.add_argument(
-        "--only", nargs="+", choices=IN_TURN, help="measure these works again, and put them into the recorded run"
-    )
-    return parser.parse_args()
-
-
-def main() -> None:
-    options = parsed()
-    if options.only:
-        again(options)
-        return
-    tell(f"writing {options.events:,} events ...")
-    start = perf_counter()
+    parser.add_argument("--only", nargs="+", choices=SHORT, help="measure these again, and put them into the record")
+    options = parser.parse_args()
     try:
-        with log_on_disk(FOLDER / "log", options.events) as log:
-            files = len(list(log.rglob("*.parquet")))
-            facts = {"events": options.events, "files": files, "bytes": size_of(log), "seconds": perf_counter() - start}
-            results, pairs = measure_pairs(log, options.rounds, list(WORKS))
-            results |= measure(log, options.rounds, list(WORKS))
-    except NoRoom as problem:
+        (measure_again if options.only else measure_all)(options)
+    except DiskTooSmall as problem:
         raise SystemExit(f"bench-scale: {problem}") from None
     except KeyboardInterrupt:
         raise SystemExit("bench-scale: stopped; the log is removed and nothing was recorded") from None
-    soak = soaked(options.soak)
-    whole = options.events >= EVENTS
-    command = "make bench-scale" + ("" if whole else f' SCALE="--events {options.events}"')
-    print(save(results, soak, record(results, pairs, soak, facts), command))
-    if whole:
-        model.main()
 
 
 if __name__ == "__main__":

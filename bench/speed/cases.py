@@ -1,17 +1,14 @@
-"""What is run, at which size, and which figures are to be reached."""
+"""The cases of the speed comparison: what is run, at which size, and which ratios are the goal."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
-import sys
 from dataclasses import dataclass, replace
 
+from bench.common.processes import run_module
 from bench.speed.timing import Timing
 
-REPEAT = 2  # runs in one process, of which the quicker counts: the first one of any system meets cold memory
-ONE_THREAD = dict.fromkeys(("OMP_NUM_THREADS", "OPENBLAS_NUM_THREADS", "MKL_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+REPEAT = 2  # runs in one process, of which the faster counts: the first run of any system meets cold memory
 
 
 @dataclass(frozen=True)
@@ -24,58 +21,45 @@ class Case:
     shape: tuple[int, int, int]
     repeat: int = 1
 
-    def command(self) -> list[str]:
-        shape = map(str, self.shape)
-        options = ["--shape", *shape, "--limit", str(self.limit), "--repeat", str(self.repeat)]
-        return [sys.executable, "-m", f"bench.speed.{self.module}", self.runner, *options]
-
-    def on(self, limit: int) -> Case:
+    def with_limit(self, limit: int) -> Case:
         return replace(self, limit=limit)
 
 
 @dataclass(frozen=True)
-class Target:
-    """Ours should be at least ``factor`` times as quick as the peer (below 1: at most that much slower)."""
+class Comparison:
+    """The goal is to be at least ``goal`` times as fast as the peer (below 1: at most that much slower)."""
 
     work: str
     ours: Case
     peer: Case
-    factor: float | None = None
+    goal: float | None = None
 
 
-class CaseFailed(Exception):
-    """A runner ended with an error; its last words are the message."""
+def run_case(case: Case) -> Timing:
+    """Run a case in a new process on one thread."""
+    shape = map(str, case.shape)
+    options = ["--shape", *shape, "--limit", str(case.limit), "--repeat", str(case.repeat)]
+    return Timing(**json.loads(run_module(f"bench.speed.{case.module}", case.runner, *options)))
 
 
-def run(case: Case) -> Timing:
-    """Run a case in a process of its own, on one thread, and read the line of JSON that it ends with."""
-    done = subprocess.run(case.command(), capture_output=True, text=True, env={**os.environ, **ONE_THREAD})
-    if done.returncode:
-        raise CaseFailed((done.stderr.strip() or "no message").splitlines()[-1])
-    return Timing(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def targets(scale: float = 1.0) -> list[Target]:
-    """The comparisons; a peer gets as many events as it manages in some seconds, ours gets the whole log."""
+def list_comparisons(scale: float = 1.0) -> list[Comparison]:
+    """Return the comparisons; a peer gets as many events as it processes in some seconds, backcast the whole log."""
     shape = (int(1_000_000 * scale), 10, 20)
 
-    def case(module: str, runner: str, events: int) -> Case:
+    def case(module: str, runner: str, events: int = 1_000_000) -> Case:
         return Case(module, runner, int(events * scale), shape, REPEAT)
 
-    greedy, linucb, numpy_policy = (
-        case("ours", runner, 1_000_000) for runner in ("epsilon-greedy-parquet", "linucb", "numpy-policy")
-    )
+    parquet, linucb = case("ours", "epsilon-greedy-parquet"), case("ours", "linucb")
+    numpy_policy, arrays = case("ours", "numpy-policy"), case("ours", "epsilon-greedy")
     vw = case("peer_vw", "epsilon-greedy", 200_000)
-    coba_greedy = case("peer_coba", "epsilon-greedy", 25_000)
-    coba_linucb = case("peer_coba", "linucb", 8_000)
-    arrays = case("ours", "epsilon-greedy", 1_000_000)
+    coba_greedy, coba_linucb = case("peer_coba", "epsilon-greedy", 25_000), case("peer_coba", "linucb", 8_000)
     return [
-        Target("epsilon-greedy linear, file to estimate", greedy, vw, 80),
-        Target("epsilon-greedy linear, Parquet file to estimate", greedy, coba_greedy, 800),
-        Target("LinUCB, arrays", linucb, coba_linucb, 400),
-        Target("a user's NumPy policy, arrays", numpy_policy, coba_greedy, 25),
-        Target("LinUCB, arrays", linucb, case("peer_contextualbandits", "linucb", 50_000)),
-        Target("LinUCB, arrays", linucb, case("peer_river", "linucb", 10_000)),
-        Target("epsilon-greedy linear against scoring only", arrays, case("limit", "epsilon-greedy", 1_000_000), 0.5),
-        Target("LinUCB against scoring only", linucb, case("limit", "linucb", 1_000_000), 0.5),
+        Comparison("epsilon-greedy linear, file to estimate", parquet, vw, 80),
+        Comparison("epsilon-greedy linear, Parquet file to estimate", parquet, coba_greedy, 800),
+        Comparison("LinUCB, arrays", linucb, coba_linucb, 400),
+        Comparison("a user's NumPy policy, arrays", numpy_policy, coba_greedy, 25),
+        Comparison("LinUCB, arrays", linucb, case("peer_contextualbandits", "linucb", 50_000)),
+        Comparison("LinUCB, arrays", linucb, case("peer_river", "linucb", 10_000)),
+        Comparison("epsilon-greedy linear against scoring only", arrays, case("limit", "epsilon-greedy"), 0.5),
+        Comparison("LinUCB against scoring only", linucb, case("limit", "linucb"), 0.5),
     ]

@@ -1,4 +1,4 @@
-"""A policy as a user would write it: NumPy only, nothing compiled, nothing known of the engine."""
+"""A policy as users write it: NumPy only, nothing compiled."""
 
 from __future__ import annotations
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from statistics import fmean
 from typing import Any
 
@@ -10,15 +10,15 @@ from coba.evaluators import RejectionCB
 from coba.learners import LinUCBLearner, VowpalEpsilonLearner
 from coba.primitives import LoggedInteraction
 
-from bench.speed.data import WeightTransform, load
-from bench.speed.timing import Job, main
+from bench.speed.data import LogShape, load_columns
+from bench.speed.timing import PreparedRun, main
 
-# Linear in the context for each action, as the policies of the other systems; coba's default also has squares.
+# linear in the context for each action, like the policies of the other systems; coba's default also has squares
 FEATURES = [1, "a", "ax"]
 
 
 class Interactions:
-    """An environment in coba's sense: something whose ``read`` yields interactions."""
+    """An environment of coba: its ``read`` returns interactions."""
 
     def __init__(self, interactions: list[Any]) -> None:
         self._interactions = interactions
@@ -27,8 +27,8 @@ class Interactions:
         return iter(self._interactions)
 
 
-def interactions(shape: WeightTransform, limit: int, names: list[Any]) -> Interactions:
-    log = load(shape, limit)
+def make_interactions(shape: LogShape, limit: int, names: list[Any]) -> Interactions:
+    log = load_columns(shape, limit)
     rows = zip(
         map(tuple, log.contexts.tolist()),
         log.actions.tolist(),
@@ -39,25 +39,24 @@ def interactions(shape: WeightTransform, limit: int, names: list[Any]) -> Intera
     return Interactions([LoggedInteraction(x, names[a], r, p, actions=names) for x, a, r, p in rows])
 
 
-def mean_reward(results: Iterable[dict[str, float]]) -> tuple[float, int]:
-    rewards = [result["reward"] for result in results]
+def replay(environment: Interactions, learner: Any) -> tuple[float, int]:
+    evaluator = RejectionCB(cpct=0.01, cmax=1.0, seed=1)
+    rewards = [result["reward"] for result in evaluator.evaluate(environment, learner)]
     return fmean(rewards), len(rewards)
 
 
-def vw_epsilon_greedy(shape: WeightTransform, limit: int) -> Job:
-    env = interactions(shape, limit, [f"a{a}" for a in range(shape.actions)])
+def prepare_epsilon_greedy(shape: LogShape, limit: int) -> PreparedRun:
+    environment = make_interactions(shape, limit, [f"a{a}" for a in range(shape.actions)])
     learner = VowpalEpsilonLearner(epsilon=0.1, features=FEATURES)
-    evaluator = RejectionCB(cpct=0.01, cmax=1.0, seed=1)
-    return Job("coba RejectionCB", "epsilon-greedy", lambda: mean_reward(evaluator.evaluate(env, learner)))
+    return PreparedRun("coba RejectionCB", "epsilon-greedy", lambda: replay(environment, learner))
 
 
-def linucb(shape: WeightTransform, limit: int) -> Job:
+def prepare_linucb(shape: LogShape, limit: int) -> PreparedRun:
     one_hot = [tuple(int(a == b) for b in range(shape.actions)) for a in range(shape.actions)]
-    env = interactions(shape, limit, one_hot)
-    evaluator = RejectionCB(cpct=0.01, cmax=1.0, seed=1)
+    environment = make_interactions(shape, limit, one_hot)
     learner = LinUCBLearner(alpha=0.3, features=FEATURES)
-    return Job("coba RejectionCB", "LinUCB", lambda: mean_reward(evaluator.evaluate(env, learner)))
+    return PreparedRun("coba RejectionCB", "LinUCB", lambda: replay(environment, learner))
 
 
 if __name__ == "__main__":
-    main({"epsilon-greedy": vw_epsilon_greedy, "linucb": linucb})
+    main({"epsilon-greedy": prepare_epsilon_greedy, "linucb": prepare_linucb})

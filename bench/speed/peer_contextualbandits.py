@@ -5,12 +5,12 @@ from __future__ import annotations
 from contextualbandits.evaluation import evaluateRejectionSampling
 from contextualbandits.online import LinUCB
 
-from bench.speed.data import WeightTransform, load
-from bench.speed.timing import Job, main
+from bench.speed.data import LogShape, load_columns
+from bench.speed.timing import PreparedRun, main
 
 
-def linucb(shape: WeightTransform, limit: int) -> Job:
-    log = load(shape, limit)
+def prepare_linucb(shape: LogShape, limit: int) -> PreparedRun:
+    log = load_columns(shape, limit)
     policy = LinUCB(
         nchoices=shape.actions, alpha=0.3, method="sm", ucb_from_empty=True, beta_prior=None, random_state=1
     )
@@ -21,8 +21,8 @@ def linucb(shape: WeightTransform, limit: int) -> Job:
         )
         return float(value), int(accepted)
 
-    return Job("contextualbandits replay", "LinUCB", run)
+    return PreparedRun("contextualbandits replay", "LinUCB", run)
 
 
 if __name__ == "__main__":
-    main({"linucb": linucb})
+    main({"linucb": prepare_linucb})

@@ -1,11 +1,11 @@
-"""How time grows: with the log's length, the number of actions and of features, and the acceptance rate."""
+"""Sweeps over the log's length, the number of actions and of features, and the acceptance rate."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 
-from bench.speed.cases import Case, run
+from bench.common.output import print_status
+from bench.speed.cases import Case, run_case
 from bench.speed.ours import ACCEPTANCES
 from bench.speed.timing import Timing
 
@@ -17,16 +17,25 @@ REPEAT = 3
 
 @dataclass(frozen=True)
 class Point:
-    """One measurement of a sweep: where it stands on the sweep's axis, and what was timed there."""
+    """One measurement of a sweep: its position on the sweep's axis, and its timing."""
 
     sweep: str
     policy: str
     at: float
     timing: Timing
 
+    @property
+    def acceptance_rate(self) -> float:
+        return (self.timing.accepted or 0) / self.timing.events
 
-def cases(scale: float) -> list[tuple[str, float, Case]]:
-    """Every sweep's name, place and case; LinUCB keeps to sizes whose ``K d^2`` work ends in time."""
+    @property
+    def nanoseconds(self) -> float:
+        """Time per event."""
+        return 1e9 * self.timing.seconds / self.timing.events
+
+
+def list_cases(scale: float) -> list[tuple[str, float, Case]]:
+    """Return name, position and case of every point; LinUCB, whose time grows as ``K d^2``, has no large sizes."""
     size = int(200_000 * scale)
 
     def case(runner: str, n: int, k: int, d: int) -> Case:
@@ -45,14 +54,10 @@ def cases(scale: float) -> list[tuple[str, float, Case]]:
     ]
 
 
-def measure(scale: float, tell: Callable[[str], None]) -> list[Point]:
+def measure_sweeps(scale: float) -> list[Point]:
     points = []
-    for sweep, at, case in cases(scale):
-        timing = run(case)
-        tell(f"{sweep} {at:g}, {timing.work}: {timing.seconds:.3f} s")
+    for sweep, at, case in list_cases(scale):
+        timing = run_case(case)
+        print_status(f"{sweep} {at:g}, {timing.work}: {timing.seconds:.3f} s")
         points.append(Point(sweep, timing.work, at, timing))
     return points
-
-
-def acceptance_rate(point: Point) -> float:
-    return (point.timing.accepted or 0) / point.timing.events

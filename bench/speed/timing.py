@@ -1,4 +1,4 @@
-"""What every runner shares: its arguments, its stopwatch, and the line of JSON it ends with."""
+"""Command line, timing and output of every runner."""
 
 from __future__ import annotations
 
@@ -8,12 +8,12 @@ from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass
 from time import perf_counter
 
-from bench.speed.data import WeightTransform
+from bench.speed.data import LogShape
 
 
 @dataclass(frozen=True)
 class Timing:
-    """One run of one system: ``value`` is its estimate, to show that it did the work."""
+    """One run of one system; ``value`` is its estimate, as evidence that it did the work."""
 
     system: str
     work: str
@@ -28,33 +28,33 @@ class Timing:
 
 
 @dataclass(frozen=True)
-class Job:
-    """A piece of work made ready: ``run`` is timed and returns the value and the number of accepted events."""
+class PreparedRun:
+    """A run whose input is built: ``run`` is timed, and returns the value and the number of accepted events."""
 
     system: str
     work: str
     run: Callable[[], tuple[float, int | None]]
 
 
-Runner = Callable[[WeightTransform, int], Job]
+Runner = Callable[[LogShape, int], PreparedRun]
 
 
-def timed(job: Job, events: int) -> Timing:
+def measure_time(prepared: PreparedRun, events: int) -> Timing:
     start = perf_counter()
-    value, accepted = job.run()
-    return Timing(job.system, job.work, events, perf_counter() - start, float(value), accepted)
+    value, accepted = prepared.run()
+    return Timing(prepared.system, prepared.work, events, perf_counter() - start, float(value), accepted)
 
 
 def main(runners: Mapping[str, Runner]) -> None:
-    """Run one of the runners as the command line says; reading the log into the system's own types is not timed."""
+    """Run the runner named on the command line; converting the log to the system's types is not timed."""
     parser = ArgumentParser()
     parser.add_argument("runner", choices=runners)
     parser.add_argument("--shape", nargs=3, type=int, default=(1_000_000, 10, 20), metavar=("N", "K", "D"))
     parser.add_argument("--limit", type=int, help="use the first events only")
-    parser.add_argument("--repeat", type=int, default=1, help="report the quickest of several runs")
+    parser.add_argument("--repeat", type=int, default=1, help="report the fastest of several runs")
     options = parser.parse_args()
-    shape = WeightTransform(*options.shape)
+    shape = LogShape(*options.shape)
     limit = options.limit or shape.events
-    job = runners[options.runner](shape, limit)
-    best = min((timed(job, limit) for _ in range(options.repeat)), key=lambda timing: timing.seconds)
+    prepared = runners[options.runner](shape, limit)
+    best = min((measure_time(prepared, limit) for _ in range(options.repeat)), key=lambda timing: timing.seconds)
     print(json.dumps(asdict(best)))

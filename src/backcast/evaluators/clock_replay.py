@@ -81,7 +81,7 @@ class ClockReplay:
             return run_parts(
                 request,
                 policies,
-                one_pass=self._run_pass,
+                one_pass=self.run_pass,
                 choose_horizon=self._supported_horizon,
                 pool=self.pool,
                 n_parts=self.parts,
@@ -94,7 +94,7 @@ class ClockReplay:
             ReplicateInputs(log, predicted, horizon),
             request,
             policies,
-            one_pass=self._run_pass,
+            one_pass=self.run_pass,
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
         )
@@ -127,7 +127,7 @@ class ClockReplay:
         within_tolerance = np.cumsum(clock_pass.exhausted) <= self.tolerance
         return max(1, int(within_tolerance.sum()) // 2)
 
-    def _run_pass(
+    def run_pass(
         self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
     ) -> PassResult:
         """Run one pass over these rows (None: the whole log, or a pool of it).
