@@ -168,7 +168,7 @@ def logging_probabilities(facts: LogFacts) -> Finding | None:
     taken = np.zeros(table.shape)
     taken[np.arange(facts.n), facts.log._actions] = 1.0
     surplus, variance = taken - table, table * (1 - table)
-    bins = np.minimum((table * LOGGING_BINS).astype(np.int64), BINS - 1).ravel()
+    bins = np.minimum((table * LOGGING_BINS).astype(np.int64), LOGGING_BINS - 1).ravel()
     gaps = [
         balance_evidence(surplus.sum(axis=0), variance.sum(axis=0)),
         balance_evidence(
