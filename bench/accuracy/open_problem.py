@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 
 import backcast as bc
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.errors import HorizonNotReached
 from bench.accuracy.live import truth
 from bench.reproduction.journal import Plan, work_through
@@ -32,7 +32,7 @@ PERMUTATIONS = 40
 LIVE_RUNS = 2000
 JOURNALS = Path("build/bench-accuracy")
 # the context carries no information: what an action pays is all there is to learn
-WORLD = LinearWorld(ACTIONS, 1, logistic=True, signal=0.0, spread=1.0, seed=3)
+WORLD = LinearEnvironment(ACTIONS, 1, logistic=True, signal=0.0, spread=1.0, seed=3)
 CERTIFIED = 0.05
 
 

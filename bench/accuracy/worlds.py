@@ -9,7 +9,7 @@ from typing import Any, NamedTuple, Protocol
 import numpy as np
 
 from backcast._arrays import FloatArray, is_sparse
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
 from backcast.log import Log
 from bench.reproduction.datasets import load_world
@@ -25,7 +25,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
 CONVERTED = ("digits",)
 CONVERTED_FROM_FILES = ("pendigits", "satimage", "rcv1")
 COMPONENTS = 15  # principal components of a converted set, so that LinUCB's matrices stay small
-TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearWorld
+TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearEnvironment
 
 
 class Table(NamedTuple):
@@ -103,7 +103,7 @@ def names(data: Path | None) -> list[str]:
 def make_world(name: str, logging: Any, data: Path | None) -> World:
     """A world by name, with its logger."""
     if name in SIMULATED:
-        return LinearWorld(logistic=True, logging=logging, seed=1, **SIMULATED[name])
+        return LinearEnvironment(logistic=True, logging=logging, seed=1, **SIMULATED[name])
     labelled = load_world(name, data)
     return Examples(components(labelled.features), labelled.labels, logging)
 

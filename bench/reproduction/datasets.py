@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast.environments import ClassificationWorld, classification_world
+from backcast.environments import ClassificationEnvironment, classification_environment
 from backcast.errors import SourceError
 
 __all__ = ["UCI", "Campaign", "data_folder", "load_campaign", "load_world"]
@@ -36,7 +36,7 @@ def _file(folder: Path | None, *parts: str) -> Path:
     return path
 
 
-def load_world(name: str, folder: Path | None) -> ClassificationWorld:
+def load_world(name: str, folder: Path | None) -> ClassificationEnvironment:
     """Labelled examples as a bandit world of losses: "digits", "rcv1", or one of the UCI sets.
 
     >>> len(load_world("digits", None))
@@ -51,26 +51,26 @@ def load_world(name: str, folder: Path | None) -> ClassificationWorld:
     return _uci(_file(folder, "uci", f"{name}.csv.gz"))
 
 
-def _digits() -> ClassificationWorld:
+def _digits() -> ClassificationEnvironment:
     from sklearn.datasets import load_digits
 
     features, labels = load_digits(return_X_y=True)
-    return classification_world(features / 16.0, labels, loss=True)
+    return classification_environment(features / 16.0, labels, loss=True)
 
 
-def _rcv1(folder: Path | None) -> ClassificationWorld:
+def _rcv1(folder: Path | None) -> ClassificationEnvironment:
     import scipy.sparse
 
     stored: Any = scipy.sparse.load_npz(_file(folder, "rcv1", "X.npz"))
     features = scipy.sparse.csr_array(stored, dtype=np.float64)
     with np.load(_file(folder, "rcv1", "Y.npz")) as file:
-        return classification_world(features, file["Y"].astype(np.bool_), loss=True)
+        return classification_environment(features, file["Y"].astype(np.bool_), loss=True)
 
 
-def _uci(path: Path) -> ClassificationWorld:
+def _uci(path: Path) -> ClassificationEnvironment:
     table = _table(path)
     features = np.column_stack([table[name] for name in table if name != "label"]).astype(np.float64)
-    return classification_world(_standardised(features), table["label"], loss=True)
+    return classification_environment(_standardised(features), table["label"], loss=True)
 
 
 def _table(path: Path) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 from backcast._arrays import FloatArray, is_sparse
 from backcast._engine.replay import Run
 from backcast._request import EvaluationRequest, RandomStreams
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from backcast.errors import HorizonNotReached
 from backcast.evaluation import evaluate
 from backcast.evaluators import DR
@@ -106,7 +106,7 @@ def logistic() -> SeenColumns:
     return SeenColumns(solver="liblinear", C=1.0, fit_intercept=False)
 
 
-def learner(labelled: ClassificationWorld) -> FromClassifier:
+def learner(labelled: ClassificationEnvironment) -> FromClassifier:
     """The paper's policy, already fitted to the examples labelled in full: epsilon-greedy, one-vs-all, by 15."""
     known = (labelled.features, labelled.rewards)
     policy = FromClassifier(logistic(), epsilon=EPSILON, batch_size=BATCH, initial=known, minimize=True)

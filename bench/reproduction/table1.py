@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import IntArray
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from backcast.policies.fixed import Fixed
 from bench.reproduction.datasets import load_world
 from bench.reproduction.journal import Plan, work_through
@@ -23,14 +23,14 @@ CODE = 1  # of the random streams of this experiment
 class Static(NamedTuple):
     """What all trials share: the data, the policy trained on a tenth of it, and the examples left to evaluate on."""
 
-    world: ClassificationWorld
+    world: ClassificationEnvironment
     policy: Fixed
     rest: IntArray
     model: Model
     seed: int
 
 
-def prepare(world: ClassificationWorld, seed: int) -> Static:
+def prepare(world: ClassificationEnvironment, seed: int) -> Static:
     """Train pi_0 on 10 % of the data, labelled in full; log the same tenth to choose our reward model on.
 
     No example of that tenth occurs in a trial.

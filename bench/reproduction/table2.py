@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from backcast.policies.classifier import FromClassifier
 from bench.reproduction.datasets import load_world
 from bench.reproduction.journal import Plan, work_through
@@ -27,14 +27,14 @@ class Adaptive(NamedTuple):
     """What all trials share: the learner as it starts, and the examples to evaluate on and to find the truth on."""
 
     policy: FromClassifier
-    evaluation: ClassificationWorld
-    ground: ClassificationWorld
+    evaluation: ClassificationEnvironment
+    ground: ClassificationEnvironment
     model: Model
     horizon: int
     seed: int
 
 
-def prepare(world: ClassificationWorld, horizon: int, seed: int) -> Adaptive:
+def prepare(world: ClassificationEnvironment, horizon: int, seed: int) -> Adaptive:
     """Split into 1 % labelled in full for the first policy, 80 % for evaluation, and the rest for the truth.
 
     Our reward model is chosen on a log of the rest, whose examples occur in no trial.
@@ -56,14 +56,14 @@ def trial(setup: Adaptive, number: int) -> dict[str, Any]:
     return {**paper_findings(case), **our_findings(case, setup.model)}
 
 
-def _chunk(setup: Adaptive, world: ClassificationWorld, number: int) -> list[Any]:
+def _chunk(setup: Adaptive, world: ClassificationEnvironment, number: int) -> list[Any]:
     seeds = [[setup.seed, CODE, 1, number * CHUNK + i] for i in range(CHUNK)]
     return live_runs(setup.policy, world, setup.horizon, seeds)
 
 
 def truth_on(plan: Plan, setup: Adaptive, where: str, journal: str, runs: int) -> dict[str, float]:
     """Average loss over live runs on one of the two sets of examples, and its standard error."""
-    world: ClassificationWorld = getattr(setup, where)
+    world: ClassificationEnvironment = getattr(setup, where)
     settings = {"horizon": setup.horizon, "set": where}
     slices = work_through(plan, plan.journal(journal, settings), -(-runs // CHUNK), _chunk, setup, world)
     met, exact = np.array([run for file_slice in slices for run in file_slice]).T

@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from backcast.environments.live import draw_actions
 from backcast.policies.classifier import FromClassifier
 
@@ -24,12 +24,12 @@ class Live(NamedTuple):
     exact: float
 
 
-def live_runs(policy: FromClassifier, world: ClassificationWorld, horizon: int, seeds: list[Any]) -> list[Live]:
+def live_runs(policy: FromClassifier, world: ClassificationEnvironment, horizon: int, seeds: list[Any]) -> list[Live]:
     """A run for each seed: the examples are shuffled, the policy meets the first ``horizon`` of them and learns."""
     return [_live(policy, world, horizon, np.random.default_rng(seed)) for seed in seeds]
 
 
-def _live(policy: FromClassifier, world: ClassificationWorld, horizon: int, rng: np.random.Generator) -> Live:
+def _live(policy: FromClassifier, world: ClassificationEnvironment, horizon: int, rng: np.random.Generator) -> Live:
     twin = copy.deepcopy(policy)
     # a set smaller than the horizon is met again from the start
     order = np.resize(rng.permutation(len(world)), horizon)

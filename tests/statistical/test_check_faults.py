@@ -11,7 +11,7 @@ import scipy.sparse
 
 from backcast._arrays import FloatArray
 from backcast.checks import check
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.environments.live import draw_actions
 from backcast.log import Log
 from backcast.propensities import mix_logs, with_estimated_propensities
@@ -22,8 +22,8 @@ Chance = np.random.Generator
 EVENTS = 8000
 
 
-def world(logging: Any, *, logistic: bool = True, n_actions: int = 5) -> LinearWorld:
-    return LinearWorld(n_actions, 6, logistic=logistic, logging=logging)
+def world(logging: Any, *, logistic: bool = True, n_actions: int = 5) -> LinearEnvironment:
+    return LinearEnvironment(n_actions, 6, logistic=logistic, logging=logging)
 
 
 def logged(contexts: Any, table: FloatArray, means: FloatArray, rng: Chance, **columns: Any) -> Log:

@@ -35,7 +35,7 @@ from backcast.checks._propensities import (
 )
 from backcast.checks._rewards import context_hashes, reward_leak, reward_range
 from backcast.checks.log import CHECKS, LogFacts
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, Logged, Uniform
@@ -50,7 +50,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def paper_log(n: int = 2000, seed: int = 0) -> Log:
-    return LinearWorld(4, 3, logistic=True, logging="paper").log(n, rng(seed))
+    return LinearEnvironment(4, 3, logistic=True, logging="paper").log(n, rng(seed))
 
 
 def log_of(propensities: Any, actions: Any = None, **columns: Any) -> Log:

@@ -11,9 +11,9 @@ import pytest
 import backcast as bc
 from backcast._auto import DriftWarning, resolve_evaluator
 from backcast._request import EvaluationRequest
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 
-LOG = LinearWorld(3, 4, logistic=True).log(2000, np.random.default_rng(0))
+LOG = LinearEnvironment(3, 4, logistic=True).log(2000, np.random.default_rng(0))
 
 
 def chosen(

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import backcast as bc
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from bench.reproduction import table1, table2, table3, worlds
 from bench.reproduction.__main__ import main
 from bench.reproduction.datasets import Campaign, load_world
@@ -25,15 +25,15 @@ from bench.reproduction.writing import EXPERIMENTS, reproduce
 
 
 @pytest.fixture(scope="module")
-def small() -> ClassificationWorld:
+def small() -> ClassificationEnvironment:
     """Three digits of ten: few actions, quick refits."""
     world = load_world("digits", None)
     rows = np.flatnonzero(world.labels[:, :3].any(axis=1))
-    return ClassificationWorld(world.features[rows], world.labels[rows, :3], loss=True, action_labels=(0, 1, 2))
+    return ClassificationEnvironment(world.features[rows], world.labels[rows, :3], loss=True, action_labels=(0, 1, 2))
 
 
 @pytest.fixture
-def plan(tmp_path: Path, small: ClassificationWorld, monkeypatch: pytest.MonkeyPatch) -> Plan:
+def plan(tmp_path: Path, small: ClassificationEnvironment, monkeypatch: pytest.MonkeyPatch) -> Plan:
     for module in (table1, table2, worlds):
         monkeypatch.setattr(module, "load_world", lambda name, folder: small)
     monkeypatch.setattr("backcast.evaluators._replicates.FIRST_PASSES", 2)
@@ -86,14 +86,14 @@ def test_a_line_cut_off_in_mid_write_is_done_again(tmp_path: Path) -> None:
     assert journal.read() == {0: 10, 1: 11, 2: 12}
 
 
-def test_trials_do_not_depend_on_the_number_of_jobs(small: ClassificationWorld) -> None:
+def test_trials_do_not_depend_on_the_number_of_jobs(small: ClassificationEnvironment) -> None:
     setup = table1.prepare(small, 0)
     one, again = table1.trial(setup, 3), table1.trial(setup, 3)
     values = [{name: found.value for name, found in result["found"].items()} for result in (one, again)]
     assert values[0] == values[1]
 
 
-def test_live_runs_of_a_policy_that_is_right_lose_only_to_exploration(small: ClassificationWorld) -> None:
+def test_live_runs_of_a_policy_that_is_right_lose_only_to_exploration(small: ClassificationEnvironment) -> None:
     from bench.reproduction.protocol import EPSILON, learner
 
     found = np.array(live_runs(learner(small), small, 60, [[0, i] for i in range(20)]))

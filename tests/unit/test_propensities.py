@@ -13,7 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from backcast._arrays import FloatArray
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.environments.live import draw_actions
 from backcast.errors import LogError, OptionError
 from backcast.evaluation import evaluate
@@ -55,7 +55,7 @@ def soft_logger(contexts: FloatArray) -> FloatArray:
 
 
 def soft_log(n: int = 4000, seed: int = 0) -> Log:
-    return LinearWorld(K, 3, logistic=True, logging=soft_logger).log(n, rng(seed))
+    return LinearEnvironment(K, 3, logistic=True, logging=soft_logger).log(n, rng(seed))
 
 
 def table_of(log: Log) -> FloatArray:
@@ -87,7 +87,7 @@ def test_recovers_a_softmax_with_exploration() -> None:
 
 
 def test_recovers_exploration_that_no_softmax_can_express() -> None:
-    log = LinearWorld(K, 3, logistic=True, logging="paper").log(6000, rng())
+    log = LinearEnvironment(K, 3, logistic=True, logging="paper").log(6000, rng())
     found = estimate_propensities(log).diagnostics
     # the paper's logger puts 0.7 on the best action: 0.3 is spread; a standard error is about 0.01
     assert abs(found.exploration - 0.3) < 0.06

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
-from backcast.environments import LinearWorld, classification_world, coin_flips, run_live
+from backcast.environments import LinearEnvironment, classification_environment, coin_flips, run_live
 from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
 from backcast.errors import LogError, OptionError, PolicyError
 from backcast.log import Log
@@ -251,7 +251,7 @@ class Greedy:
 @pytest.mark.parametrize("logging", ["uniform", "paper", "sharp"])
 @pytest.mark.parametrize("logistic", [False, True])
 def test_linear_value_is_what_inverse_propensities_find(logging: Any, logistic: bool) -> None:
-    world = LinearWorld(3, 4, logistic=logistic, curvature=0.25, spread=0.5, logging=logging)
+    world = LinearEnvironment(3, 4, logistic=logistic, curvature=0.25, spread=0.5, logging=logging)
     policy = Greedy(4, 3)
     log = world.log(30_000, rng(4))
     truth = world.value(policy, 100_000, rng(5))
@@ -260,7 +260,7 @@ def test_linear_value_is_what_inverse_propensities_find(logging: Any, logistic: 
 
 @pytest.mark.parametrize("logging", ["uniform", "paper", "sharp"])
 def test_linear_propensities_match_the_frequencies(logging: Any) -> None:
-    log = LinearWorld(4, 3, logging=logging).log(20_000, rng(6))
+    log = LinearEnvironment(4, 3, logging=logging).log(20_000, rng(6))
     law = log.logging_probabilities
     assert law is not None
     # Events sorted by the chance of action 0 and cut in ten: the action's count in each part is known.
@@ -272,33 +272,33 @@ def test_linear_propensities_match_the_frequencies(logging: Any) -> None:
 
 
 def test_the_papers_logger_prefers_the_best_action_and_the_sharp_one_leaves_little() -> None:
-    world = LinearWorld(4, 3, logging="paper")
+    world = LinearEnvironment(4, 3, logging="paper")
     log = world.log(500, rng(7))
     law = log.logging_probabilities
     assert law is not None
     means = world.mean_rewards(np.asarray(log.contexts))
     assert np.array_equal(law.argmax(axis=1), means.argmax(axis=1))
-    sharp = LinearWorld(4, 3, logging="sharp").log(500, rng(7)).logging_probabilities
+    sharp = LinearEnvironment(4, 3, logging="sharp").log(500, rng(7)).logging_probabilities
     assert sharp is not None
     assert sharp.min() == pytest.approx(0.01, abs=1e-4)
     assert sharp.max(axis=1).mean() > 0.8
 
 
 def test_rewards_are_around_their_means() -> None:
-    linear = LinearWorld(1, 3, noise=0.5)
+    linear = LinearEnvironment(1, 3, noise=0.5)
     log = linear.log(20_000, rng(8))
     residuals = log.rewards - linear.mean_rewards(np.asarray(log.contexts))[:, 0]
     assert_close(residuals, 0.0)
     assert_close(np.square(residuals), 0.25)
-    coin = LinearWorld(1, 3, noise=1.0, logistic=True, signal=5.0)
+    coin = LinearEnvironment(1, 3, noise=1.0, logistic=True, signal=5.0)
     assert np.array_equal(coin.mean_rewards(rng(1).standard_normal((5, 3))), np.full((5, 1), 0.5))
 
 
 def test_linear_scores_are_linear_until_bent() -> None:
     contexts = rng(1).standard_normal((50, 3))
-    straight = LinearWorld(2, 3, seed=4)
+    straight = LinearEnvironment(2, 3, seed=4)
     assert np.allclose(straight.mean_rewards(2 * contexts), 2 * straight.mean_rewards(contexts))
-    bent = LinearWorld(2, 3, seed=4, curvature=0.5)
+    bent = LinearEnvironment(2, 3, seed=4, curvature=0.5)
     assert not np.allclose(bent.mean_rewards(contexts), straight.mean_rewards(contexts), atol=0.1)
     # The bend has mean 0: it hides from a linear model without moving the level.
     surplus = (bent.mean_rewards(rng(2).standard_normal((50_000, 3))))[:, 0]
@@ -307,16 +307,16 @@ def test_linear_scores_are_linear_until_bent() -> None:
 
 def test_a_world_is_its_seed() -> None:
     contexts = rng(1).standard_normal((5, 3))
-    same = LinearWorld(2, 3, seed=1).mean_rewards(contexts)
-    assert np.array_equal(same, LinearWorld(2, 3, seed=1).mean_rewards(contexts))
-    assert not np.array_equal(same, LinearWorld(2, 3, seed=2).mean_rewards(contexts))
+    same = LinearEnvironment(2, 3, seed=1).mean_rewards(contexts)
+    assert np.array_equal(same, LinearEnvironment(2, 3, seed=1).mean_rewards(contexts))
+    assert not np.array_equal(same, LinearEnvironment(2, 3, seed=2).mean_rewards(contexts))
 
 
 def test_a_logger_of_ones_own() -> None:
-    world = LinearWorld(2, 3, logging=lambda contexts: np.tile([0.25, 0.75], (len(contexts), 1)))
+    world = LinearEnvironment(2, 3, logging=lambda contexts: np.tile([0.25, 0.75], (len(contexts), 1)))
     log = world.log(100, rng(1))
     assert set(log.propensities) == {0.25, 0.75}
-    broken = LinearWorld(2, 3, logging=lambda contexts: np.tile([0.25, 0.5], (len(contexts), 1)))
+    broken = LinearEnvironment(2, 3, logging=lambda contexts: np.tile([0.25, 0.5], (len(contexts), 1)))
     with pytest.raises(LogError, match="sum to 1"):
         broken.log(10, rng(1))
 
@@ -332,7 +332,7 @@ def test_a_logger_of_ones_own() -> None:
 )
 def test_linear_worlds_refuse_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        LinearWorld(**{"n_actions": 2, "n_features": 2, **options})
+        LinearEnvironment(**{"n_actions": 2, "n_features": 2, **options})
 
 
 # Classification
@@ -347,7 +347,7 @@ def labelled(n: int) -> tuple[FloatArray, BoolArray]:
 @pytest.mark.parametrize("loss", [False, True])
 def test_conversion_follows_the_paper(loss: bool) -> None:
     features, labels = labelled(20_000)
-    log = classification_world(features, labels, loss=loss).log(rng(6))
+    log = classification_environment(features, labels, loss=loss).log(rng(6))
     law = log.logging_probabilities
     assert law is not None
     right = labels[np.arange(20_000), log.actions]
@@ -366,7 +366,7 @@ def test_conversion_follows_the_paper(loss: bool) -> None:
 @pytest.mark.parametrize("loss", [False, True])
 def test_classification_value_is_what_inverse_propensities_find(loss: bool) -> None:
     features, labels = labelled(20_000)
-    world = classification_world(features, labels, loss=loss)
+    world = classification_environment(features, labels, loss=loss)
     target = rng(7).dirichlet(np.ones(4), size=20_000)
     log = world.log(rng(8))
     assert_close(inverse_propensity(log, target), world.value(target))
@@ -375,13 +375,13 @@ def test_classification_value_is_what_inverse_propensities_find(loss: bool) -> N
 def test_losses_are_one_minus_rewards() -> None:
     features, labels = labelled(50)
     target = rng(7).dirichlet(np.ones(4), size=50)
-    gain, cost = (classification_world(features, labels, loss=loss).value(target) for loss in (False, True))
+    gain, cost = (classification_environment(features, labels, loss=loss).value(target) for loss in (False, True))
     assert gain + cost == pytest.approx(1)
 
 
 def test_labels_of_one_kind_and_sparse_features() -> None:
     features = scipy.sparse.csr_matrix(np.eye(4))
-    world = classification_world(features, ["b", "a", "c", "a"])
+    world = classification_environment(features, ["b", "a", "c", "a"])
     assert world.action_labels == ("a", "b", "c")
     assert world.n_actions == 3
     assert np.array_equal(world.rewards, [[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
@@ -402,12 +402,12 @@ def test_labels_of_one_kind_and_sparse_features() -> None:
 )
 def test_classification_refuses_what_makes_no_sense(labels: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        classification_world(np.zeros((2, 1)), labels)
+        classification_environment(np.zeros((2, 1)), labels)
 
 
 def test_a_policys_table_must_fit() -> None:
     with pytest.raises(OptionError, match=r"shape \(1, 2\); expected \(2, 2\)"):
-        classification_world(np.zeros((2, 1)), [0, 1]).value([[0.5, 0.5]])
+        classification_environment(np.zeros((2, 1)), [0, 1]).value([[0.5, 0.5]])
 
 
 # Live

@@ -164,8 +164,8 @@ def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     Examples
     --------
     >>> import numpy as np
-    >>> from backcast.environments import LinearWorld
-    >>> log = LinearWorld(4, 3, logistic=True).log(2000, np.random.default_rng(0))
+    >>> from backcast.environments import LinearEnvironment
+    >>> log = LinearEnvironment(4, 3, logistic=True).log(2000, np.random.default_rng(0))
     >>> check(log).verdict
     'ok'
     >>> half = log.replace(_propensities=np.full(2000, 0.5), _logging=None)

@@ -15,10 +15,10 @@ from backcast.log import Log
 
 
 @dataclass(frozen=True, eq=False)
-class ClassificationWorld:
+class ClassificationEnvironment:
     """Labelled examples: choosing one of an example's labels is right, anything else is wrong.
 
-    Made by :func:`classification_world`. All rewards are known, so every fixed policy's value on the set is exact.
+    Made by :func:`classification_environment`. All rewards are known, so every fixed policy's value on the set is exact.
 
     Parameters
     ----------
@@ -41,10 +41,10 @@ class ClassificationWorld:
     def __len__(self) -> int:
         return len(self.labels)
 
-    def __getitem__(self, index: Any) -> ClassificationWorld:
+    def __getitem__(self, index: Any) -> ClassificationEnvironment:
         """The examples at a slice, an index array or a mask, as a world of their own."""
         names = self.action_labels
-        return ClassificationWorld(self.features[index], self.labels[index], loss=self.loss, action_labels=names)
+        return ClassificationEnvironment(self.features[index], self.labels[index], loss=self.loss, action_labels=names)
 
     @property
     def n_actions(self) -> int:
@@ -85,7 +85,7 @@ class ClassificationWorld:
         return float((table * self.rewards).sum(axis=1).mean())
 
 
-def classification_world(features: Any, labels: Any, *, loss: bool = False) -> ClassificationWorld:
+def classification_environment(features: Any, labels: Any, *, loss: bool = False) -> ClassificationEnvironment:
     """A bandit world from labelled examples.
 
     Parameters
@@ -99,7 +99,7 @@ def classification_world(features: Any, labels: Any, *, loss: bool = False) -> C
 
     Examples
     --------
-    >>> world = classification_world([[0.0], [1.0]], ["cat", "dog"])
+    >>> world = classification_environment([[0.0], [1.0]], ["cat", "dog"])
     >>> world.action_labels
     ('cat', 'dog')
     >>> world.value([[1.0, 0.0], [0.5, 0.5]])
@@ -114,7 +114,7 @@ def classification_world(features: Any, labels: Any, *, loss: bool = False) -> C
     bare = ~mask.any(axis=1)
     if bare.any():
         raise OptionError(f"row {int(np.flatnonzero(bare)[0])}: the example has no label; drop it first")
-    return ClassificationWorld(matrix, mask, loss=loss, action_labels=names)
+    return ClassificationEnvironment(matrix, mask, loss=loss, action_labels=names)
 
 
 def _label_mask(labels: npt.NDArray[Any]) -> tuple[BoolArray, tuple[Any, ...]]:

@@ -23,7 +23,7 @@ TEMPERATURE = 0.2  # of the sharp logger: small beside the spread of the scores,
 FLOOR = 0.01
 
 
-class WorldValue(NamedTuple):
+class EnvironmentValue(NamedTuple):
     """A policy's value in a world, averaged over sampled contexts, and the standard error of that average."""
 
     value: float
@@ -31,7 +31,7 @@ class WorldValue(NamedTuple):
 
 
 @dataclass(frozen=True)
-class LinearWorld:
+class LinearEnvironment:
     """Contexts ``x ~ N(0, I)``; the score of an action is ``offset_a + signal x.u_a + curvature ((x.v_a)^2 - 1)``.
 
     Directions u and v have length 1 and are drawn once from the seed, as are the offsets. Linear: the score is the
@@ -60,7 +60,7 @@ class LinearWorld:
 
     Examples
     --------
-    >>> world = LinearWorld(3, 5, logistic=True, logging="paper")
+    >>> world = LinearEnvironment(3, 5, logistic=True, logging="paper")
     >>> world.log(100, np.random.default_rng(0))
     Log(100 events, 3 actions, 5 features)
     >>> contexts, means = world.table(100, np.random.default_rng(0))
@@ -125,7 +125,7 @@ class LinearWorld:
             return (rng.random(means.shape) < means).astype(np.float64)
         return means + self.noise * rng.standard_normal(means.shape)
 
-    def value(self, policy: AnyPolicy, n: int, rng: np.random.Generator) -> WorldValue:
+    def value(self, policy: AnyPolicy, n: int, rng: np.random.Generator) -> EnvironmentValue:
         """Value of a fixed policy, averaged over n sampled contexts with the mean rewards known.
 
         Examples
@@ -133,13 +133,13 @@ class LinearWorld:
         >>> class First:
         ...     def probabilities(self, contexts, available=None):
         ...         return np.tile([1.0, 0.0], (len(contexts), 1))
-        >>> still = LinearWorld(2, 3, logistic=True, signal=0.0)
+        >>> still = LinearEnvironment(2, 3, logistic=True, signal=0.0)
         >>> still.value(First(), 10, np.random.default_rng(0))
-        WorldValue(value=0.5, std_error=0.0)
+        EnvironmentValue(value=0.5, std_error=0.0)
         """
         contexts, means = self.table(n, rng)
         values = (scored(policy, contexts, self.n_actions) * means).sum(axis=1)
-        return WorldValue(float(values.mean()), float(values.std()) / n**0.5)
+        return EnvironmentValue(float(values.mean()), float(values.std()) / n**0.5)
 
     @cached_property
     def _parameters(self) -> tuple[FloatArray, FloatArray, FloatArray]:
