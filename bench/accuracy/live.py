@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast.environments import coin_flips
-from backcast.environments.live import draw_actions
+from backcast.policies._calls import draw_actions
 from backcast.policies.base import batch_size_of
 from bench.accuracy.worlds import Table, World
 
@@ -52,7 +52,7 @@ def live_run(world: World, policy: Any, horizon: int, count: int, rng: np.random
     for start in range(0, horizon, batch):
         part = slice(start, min(start + batch, horizon))
         chances = learner.probabilities(faced.contexts[part])
-        actions = draw_actions(chances, rng)
+        actions = draw_actions(chances, rng.random(len(chances)))
         taken = (np.arange(actions.size), actions)
         rewards = coin_flips(faced.means[part][taken], rng)
         met += rewards.sum()

@@ -10,8 +10,9 @@ import numpy as np
 
 from backcast._arrays import FloatArray, is_sparse
 from backcast.environments import LinearEnvironment
-from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
+from backcast.environments.live import draw_exploration_scores, paper_logging, sharp_logging
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from bench.reproduction.datasets import load_world
 
 LOGGERS = ("paper", "uniform", "sharp")
@@ -74,7 +75,7 @@ class Examples:
         """Examples drawn at random, one action tried at each."""
         contexts, means = self.table(n, rng)
         logging = self._probabilities(means, rng)
-        actions = draw_actions(logging, rng)
+        actions = draw_actions(logging, rng.random(len(logging)))
         taken = (np.arange(n), actions)
         return Log(
             contexts,
@@ -90,7 +91,7 @@ class Examples:
         if self.logging == "uniform":
             return np.full(means.shape, 1 / self.n_actions)
         if self.logging == "paper":
-            return paper_logging(exploring_scores(len(means), self.n_actions, rng), means > 0)
+            return paper_logging(draw_exploration_scores(len(means), self.n_actions, rng), means > 0)
         scores = means / means.std() + rng.standard_normal(means.shape)
         return sharp_logging(scores, TEMPERATURE, min(FLOOR, 0.5 / self.n_actions))
 

@@ -8,7 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast.environments import ClassificationEnvironment
-from backcast.environments.live import draw_actions
+from backcast.policies._calls import draw_actions
 from backcast.policies.classifier import FromClassifier
 
 __all__ = ["Live", "live_runs"]
@@ -37,7 +37,7 @@ def _live(policy: FromClassifier, world: ClassificationEnvironment, horizon: int
     for start in range(0, horizon, twin.batch_size):
         rows = order[start : start + twin.batch_size]
         everywhere = twin.probabilities(world.features)
-        actions = draw_actions(everywhere[rows], rng)
+        actions = draw_actions(everywhere[rows], rng.random(len(rows)))
         losses = world.rewards[rows, actions]
         met += losses.sum()
         exact += rows.size * world.value(everywhere)

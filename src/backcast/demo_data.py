@@ -11,8 +11,8 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._files import atomic_write
-from backcast.environments.live import draw_actions
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 
 ARTICLES = ("city budget", "cup final", "new telescope", "theatre night", "storm warning")
 
@@ -69,7 +69,7 @@ def news_log(events: int = EVENTS, seed: int = 0) -> Log:
     past, visitors = _visitors(LAST_WEEK, rng), _visitors(events, rng)
     shown = rng.integers(len(ARTICLES), size=LAST_WEEK)
     chances = _greedy(visitors @ _fitted(past, shown, _clicks(past, shown, rng)), EPSILON)
-    actions = draw_actions(chances, rng)
+    actions = draw_actions(chances, rng.random(events))
     return Log(
         visitors,
         np.array(ARTICLES)[actions],

@@ -12,8 +12,8 @@ import scipy.sparse
 from backcast._arrays import FloatArray
 from backcast.checks import check
 from backcast.environments import LinearEnvironment
-from backcast.environments.live import draw_actions
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from backcast.propensities import mix_logs, with_estimated_propensities
 from backcast.propensities._choice_model import softmax_among
 from tests.support.tabular import TabularWorld
@@ -28,7 +28,7 @@ def world(logging: Any, *, logistic: bool = True, n_actions: int = 5) -> LinearE
 
 def logged(contexts: Any, table: FloatArray, means: FloatArray, rng: Chance, **columns: Any) -> Log:
     """A log drawn from these probabilities, with rewards of 0 or 1."""
-    actions = draw_actions(table, rng)
+    actions = draw_actions(table, rng.random(len(table)))
     taken = (np.arange(len(table)), actions)
     rewards = (rng.random(len(table)) < means[taken]).astype(np.float64)
     return Log(contexts, actions, rewards, table[taken], n_actions=table.shape[1], **columns)
@@ -426,6 +426,6 @@ def test_the_cause_is_named(fault: Fault, cause: str) -> None:
 def test_a_recorded_table_that_was_not_followed() -> None:
     rng = np.random.default_rng(7)
     log = paper(rng)
-    actions = draw_actions(np.roll(table_of(log), 1, axis=1), rng)
+    actions = draw_actions(np.roll(table_of(log), 1, axis=1), rng.random(len(log)))
     wrong = log.replace(_actions=actions, _propensities=table_of(log)[np.arange(len(log)), actions])
     assert check(wrong)["logging_probabilities"].verdict == "fail"

@@ -10,9 +10,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import FloatArray
-from backcast.environments.live import AnyPolicy, draw_actions, learning_batch, scored, start_copy, teach
+from backcast.environments.live import log_without_choices
 from backcast.errors import OptionError
 from backcast.log import Log
+from backcast.policies._calls import TrainingBatch, draw_actions, probabilities_of, start_copy, update_policy
+from backcast.policies.base import Policy, batch_size_of, is_learning
 
 __all__ = ["Event", "TabularWorld"]
 
@@ -61,6 +63,7 @@ class TabularWorld:
         self.mean_rewards: FloatArray = means
         self.context_probabilities = _law("context_probabilities", context_probabilities, means.shape[:1])
         self.logging = uniform if logging is None else _law("logging", logging, means.shape)
+        self._contexts = log_without_choices(np.eye(self.n_contexts), self.n_actions)
 
     def __repr__(self) -> str:
         return f"TabularWorld({self.n_contexts} contexts, {self.n_actions} actions)"
@@ -79,7 +82,7 @@ class TabularWorld:
         """A log of n independent events collected by the logger."""
         contexts = rng.choice(self.n_contexts, size=n, p=self.context_probabilities)
         logging = self.logging[contexts]
-        actions = draw_actions(logging, rng)
+        actions = draw_actions(logging, rng.random(n))
         rewards = (rng.random(n) < self.mean_rewards[contexts, actions]).astype(np.float64)
         return Log(
             contexts=np.eye(self.n_contexts)[contexts],
@@ -96,9 +99,7 @@ class TabularWorld:
         table = _law("probabilities", probabilities, self.mean_rewards.shape)
         return float(self.context_probabilities @ (table * self.mean_rewards).sum(axis=1))
 
-    def history_law(
-        self, policy: AnyPolicy, horizon: int, rng: np.random.Generator | None = None
-    ) -> dict[History, float]:
+    def history_law(self, policy: Policy, horizon: int, rng: np.random.Generator | None = None) -> dict[History, float]:
         """Probability of every history of ``horizon`` rounds that the policy, learning as it goes, can live through.
 
         The tree has up to ``(2 X K)^horizon`` leaves. The policy is copied at every turn; ``rng`` is for policies
@@ -120,7 +121,7 @@ class TabularWorld:
                 law |= {(*node.history, event): chance * p for event, p in self._rounds(node)}
         return law
 
-    def learning_value(self, policy: AnyPolicy, horizon: int, rng: np.random.Generator | None = None) -> float:
+    def learning_value(self, policy: Policy, horizon: int, rng: np.random.Generator | None = None) -> float:
         """Exact ``V_T = E[(1/T) sum_t r_t]`` of a policy that may learn, over its first ``horizon`` rounds.
 
         Examples
@@ -135,11 +136,10 @@ class TabularWorld:
         nodes = self._walk(policy, _positive(horizon) - 1, rng)
         return sum(chance * self.value(node.probabilities) for node, chance in nodes) / horizon
 
-    def _walk(self, policy: AnyPolicy, depth: int, rng: np.random.Generator | None) -> Iterator[tuple[_Node, float]]:
+    def _walk(self, policy: Policy, depth: int, rng: np.random.Generator | None) -> Iterator[tuple[_Node, float]]:
         """Every reachable history of at most ``depth`` rounds with its probability, parents before children."""
         seeded = np.random.default_rng(0) if rng is None else rng
-        own = start_copy(policy, self.n_actions, self.n_contexts, seeded)
-        stack = [(self._node(own, (), 0), 1.0)]
+        stack = [(self._node(start_copy(policy, self._contexts, seeded), (), 0), 1.0)]
         while stack:
             node, chance = stack.pop()
             yield node, chance
@@ -154,26 +154,27 @@ class TabularWorld:
         for x, a, r in np.argwhere(law > 0).tolist():
             yield Event(x, a, r), float(law[x, a, r])
 
-    def _node(self, policy: AnyPolicy, history: History, learnt: int) -> _Node:
-        return _Node(policy, history, learnt, scored(policy, np.eye(self.n_contexts), self.n_actions))
+    def _node(self, policy: Policy, history: History, learnt: int) -> _Node:
+        return _Node(policy, history, learnt, probabilities_of(policy, self._contexts))
 
     def _child(self, node: _Node, event: Event) -> _Node:
         """The world after one more round; the policy learns when its batch is full."""
         history = (*node.history, event)
-        batch = learning_batch(node.policy)
-        if batch is None or len(history) - node.learnt < batch:
+        if not is_learning(node.policy) or len(history) - node.learnt < batch_size_of(node.policy):
             return node._replace(history=history)
-        contexts, actions, rewards = (np.array(column) for column in zip(*history[node.learnt :], strict=True))
+        rows, actions, rewards = (np.array(column) for column in zip(*history[node.learnt :], strict=True))
         policy = copy.deepcopy(node.policy)
-        chances = node.probabilities[contexts, actions]
-        teach(policy, np.eye(self.n_contexts)[contexts], actions, rewards.astype(np.float64), chances)
+        chances = node.probabilities[rows, actions]
+        update_policy(
+            policy, TrainingBatch(np.eye(self.n_contexts)[rows], actions, rewards.astype(np.float64), chances, rows)
+        )
         return self._node(policy, history, len(history))
 
 
 class _Node(NamedTuple):
     """A policy in its present state, what happened so far, and how much of that it has learnt."""
 
-    policy: AnyPolicy
+    policy: Policy
     history: History
     learnt: int
     probabilities: FloatArray

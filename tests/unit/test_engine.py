@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import backcast as bc
 from backcast._arrays import concat_contexts
 from backcast._engine.equations import accepts, event_value, quantile_rank
-from backcast._engine.forward import RewardLaw, draw_action, draw_reward, run_forward
+from backcast._engine.forward import RewardLaw, draw_reward, run_forward
 from backcast._engine.quantile import make_room, new_quantile, observe, quantile
 from backcast._engine.replay import MultiplierSchedule, Run
 from backcast._engine.replay_loop import CURVE_BINS, TraceArrays, new_curve
+from backcast.policies._calls import draw_action
 
 ratios = st.lists(
     st.one_of(st.floats(0, 3), st.sampled_from((0.0, 0.25, 0.5, 1.0, 2.0, np.inf))), min_size=1, max_size=60

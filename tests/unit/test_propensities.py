@@ -14,7 +14,6 @@ from sklearn.tree import DecisionTreeClassifier
 
 from backcast._arrays import FloatArray
 from backcast.environments import LinearEnvironment
-from backcast.environments.live import draw_actions
 from backcast.errors import LogError, OptionError
 from backcast.evaluation import evaluate
 from backcast.evaluators import IPS, SNIPS
@@ -25,6 +24,7 @@ from backcast.evaluators.rejection import RS
 from backcast.evaluators.reward_distribution import CVaR
 from backcast.log import Log
 from backcast.monitoring import Monitor
+from backcast.policies._calls import draw_actions
 from backcast.policies.context_free import UCB1
 from backcast.policies.fixed import Fixed
 from backcast.propensities import PropensityEstimate, estimate_propensities, mix_logs, with_estimated_propensities
@@ -69,7 +69,7 @@ def masked_log(contexts: Any, scores: FloatArray, seed: int = 0) -> Log:
     available = own.random((n, k)) < 0.6
     available[np.arange(n), own.integers(k, size=n)] = True
     chances = softmax_among(scores, available)
-    actions = draw_actions(chances, own)
+    actions = draw_actions(chances, own.random(len(chances)))
     taken = chances[np.arange(n), actions]
     return Log(contexts, actions, np.zeros(n), taken, n_actions=k, available=available, logging_probabilities=chances)
 
@@ -275,10 +275,10 @@ def test_calibration_is_found_from_what_happened() -> None:
     own = rng(2)
     chances = own.dirichlet(np.ones(3), size=8000)
     truth = Calibration(exponent=0.5, exploration=0.2).applied(chances)
-    found = fit_calibration(chances, draw_actions(truth, own))
+    found = fit_calibration(chances, draw_actions(truth, own.random(len(truth))))
     assert np.abs(found.applied(chances) - truth).mean() < 0.01
     # the likelihood at the optimum beats that of the truth: nothing was left on the table
-    actions = draw_actions(truth, own)
+    actions = draw_actions(truth, own.random(len(truth)))
     best = fit_calibration(chances, actions).applied(chances)
     rows = np.arange(8000)
     assert np.log(best[rows, actions]).mean() >= np.log(truth[rows, actions]).mean() - 1e-9
@@ -307,7 +307,7 @@ def test_softmax_fits_what_it_is_given() -> None:
     features = own.normal(size=(6000, 3, 2))
     slopes = np.array([1.0, -0.5])
     chances = softmax_among(features @ slopes, np.ones((6000, 3), bool))
-    actions = draw_actions(chances, own)
+    actions = draw_actions(chances, own.random(len(chances)))
     fitted = fit_logit(Log(features, actions, np.zeros(6000), np.ones(6000)))
     # the standard error of a slope is about 0.02
     np.testing.assert_allclose(fitted.slopes, slopes, atol=0.1)
