@@ -168,10 +168,7 @@ def check_request(
     policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
 ) -> None:
     """Refuse what makes no sense before any work is done."""
-    if isinstance(policy, type):
-        raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
-    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
-        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
+    check_is_policy(policy)
     if not 0 < level < 1:
         raise OptionError(f"level is {level}; it must lie between 0 and 1")
     if horizon is not None:
@@ -179,3 +176,11 @@ def check_request(
     count("seed", seed, 0)
     if time_limit is not None:
         at_least("time_limit", time_limit, 0.0, strict=True)
+
+
+def check_is_policy(policy: Any) -> None:
+    """Raise unless the object is a policy: an instance that gives probabilities of actions."""
+    if isinstance(policy, type):
+        raise OptionError(f"{policy.__name__} is a class; give a policy made from it, such as {policy.__name__}()")
+    if not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
+        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")

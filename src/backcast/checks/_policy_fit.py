@@ -7,12 +7,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._request import EvaluationRequest
+from backcast._request import EvaluationRequest, check_is_policy
 from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst
-from backcast.errors import OptionError
 from backcast.evaluators._weighted_events import weight_events
-from backcast.policies.base import LogPolicy, Policy, is_learning
+from backcast.policies.base import is_learning
 
 if TYPE_CHECKING:
     from backcast.checks.log import LogFacts
@@ -28,8 +27,7 @@ GOOD, POOR, HOPELESS = 1_000.0, 100.0, 10.0  # effective sample sizes
 
 def fit_of(facts: LogFacts, policy: Any, drifts: bool) -> tuple[PolicyFit, tuple[Finding, ...]]:
     """How the log suits the policy, in figures and in findings."""
-    if isinstance(policy, type) or not (isinstance(policy, Policy | LogPolicy) or hasattr(policy, "probability_of")):
-        raise OptionError(f"{policy!r} is not a policy; it needs a method probabilities(contexts, available=None)")
+    check_is_policy(policy)
     weights = np.concatenate(
         [block.ratio for block in weight_events(EvaluationRequest(facts.log, policy), model=False)]
     )
