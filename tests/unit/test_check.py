@@ -16,8 +16,7 @@ from scipy.stats import binom, poisson
 
 from backcast._arrays import FloatArray
 from backcast.checks import Finding, HealthReport, check
-from backcast.checks._association import predict_actions
-from backcast.checks._drift import association_with, rank_correlation
+from backcast.checks._association import predict_actions, rank_correlation
 from backcast.checks._evidence import (
     ODDS,
     SURE,
@@ -33,7 +32,7 @@ from backcast.checks._propensities import (
     rounded_propensities,
     unsupported_actions,
 )
-from backcast.checks._rewards import context_hashes, reward_leak, reward_range
+from backcast.checks._rewards import association_with, context_hashes, reward_leak, reward_range
 from backcast.checks.log import CHECKS, LogFacts
 from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError

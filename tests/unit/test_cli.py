@@ -192,7 +192,7 @@ class TestDrift:
         assert run(f"{EVALUATE} {policies} --replicates {'60' if words == '--exchangeable' else 'none'} {words}") == 0
         told = capsys.readouterr().err
         overruled = (
-            "" if words == "--exchangeable" else "; it is evaluated in log order. Say --exchangeable to overrule"
+            "" if words == "--exchangeable" else "; it is evaluated in log order. Pass --exchangeable to override"
         )
         assert told.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
         assert told.count("\n") == 1

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._auto import drift
+from backcast.checks._drift import find_drift
 from backcast.environments import LinearEnvironment
 
 WORLD = LinearEnvironment(3, 2, seed=3, logistic=True, logging="paper")
@@ -82,8 +82,8 @@ def test_auto_says_what_it_chose(policy: Any, options: dict[str, Any], evaluator
 
 def test_drift_is_seen_and_warned_of() -> None:
     moved = LOG.replace(_rewards=np.where(np.arange(1500) < 750, LOG.rewards, LOG.rewards / 4))
-    assert drift(LOG) == []
-    assert drift(moved) == ["rewards"]
+    assert find_drift(LOG).detected == []
+    assert find_drift(moved).detected == ["rewards"]
     with pytest.warns(bc.DriftWarning, match="evaluated in log order"):
         found = bc.evaluate(moved, bc.LinUCB(), horizon=20)
     assert found.evaluator.startswith("DRns")

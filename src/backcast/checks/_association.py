@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
-from backcast.checks._drift import rank_correlation
+from backcast.checks._drift import centred_ranks
 from backcast.checks._evidence import SURE, excess_evidence, log_mean_exp, shortfall_evidence
 from backcast.checks.findings import Finding
 from backcast.log import Log
@@ -192,6 +192,17 @@ def _second_too_large(figure: float) -> Finding:
         cause = "they look like those of the likeliest action, whichever was taken"
         return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
     return Finding("matching_actions", "warn", figure, message, LARGE)
+
+
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Spearman's correlation, 0 where a column is constant.
+
+    >>> round(rank_correlation(np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 9.0])), 9)
+    1.0
+    """
+    a, b = centred_ranks(first), centred_ranks(second)
+    size = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / size if size > 0 else 0.0
 
 
 def _strangers(found: Prediction, p: FloatArray) -> str:

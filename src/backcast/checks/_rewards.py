@@ -9,7 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
-from backcast.checks._drift import ENOUGH, association_with, column_drift, ranks, segments_of
+from backcast.checks._drift import centred_ranks, detect_drift, segment_numbers
 from backcast.checks._evidence import SURE, hits_evidence
 from backcast.checks.findings import Finding
 
@@ -48,14 +48,15 @@ def reward_range(facts: LogFacts) -> Finding:
 
 def reward_scale(facts: LogFacts) -> Finding:
     """Rewards keep their unit along the log: their spread does not change by a factor."""
-    if facts.n < ENOUGH:
-        return Finding("reward_scale", "ok", math.nan, "too few events to tell whether rewards keep their scale")
     rewards = facts.log._rewards[facts.order]
     size = np.abs(rewards - np.median(rewards))
-    segments = segments_of(facts.n)
+    drift = detect_drift("distances of rewards from their median", size)
+    if drift is None:
+        return Finding("reward_scale", "ok", math.nan, "too few events or values to test the scale of rewards")
+    segments = segment_numbers(facts.n)
     spread = np.bincount(segments, weights=size) / np.bincount(segments)
     ratio = float(spread.max() / spread.min()) if spread.min() > 0 else math.inf
-    if ratio < TIMES or column_drift("spreads", size).evidence < SURE:
+    if ratio < TIMES or not drift.detected:
         return Finding("reward_scale", "ok", ratio, "rewards keep their scale along the log")
     message = f"the spread of rewards is {spread.min():.3g} in one tenth of the log and {spread.max():.3g} in another"
     remedy = "Was the unit of the reward changed, or its definition? Bring all rewards to one scale, or cut the log"
@@ -89,13 +90,26 @@ def _told(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:
     return association_with(own[:, :FEATURES], rewards)
 
 
+def association_with(columns: FloatArray, target: FloatArray) -> FloatArray:
+    """How surely each column orders the target, from 0 to 1: for two values ``|2 AUC - 1|``, else like Spearman's.
+
+    >>> association_with(np.array([[1.0, 5.0], [2.0, 0.0], [3.0, 5.0]]), np.array([0.0, 0.0, 1.0])).round(9)
+    array([1. , 0.5])
+    """
+    goal = centred_ranks(target)
+    spread = float(goal @ goal)
+    if spread == 0:
+        return np.zeros(columns.shape[1])
+    return np.asarray(np.abs(goal @ centred_ranks(columns)) / spread)
+
+
 def _correlations(matrix: Any, rewards: FloatArray) -> FloatArray:
     """Correlation of every sparse column with the rewards or their ranks, whichever is larger."""
     mean = np.asarray(matrix.mean(axis=0)).ravel()
     variance = np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2
     scale = np.sqrt(np.maximum(variance, 0.0))
     found = np.zeros(mean.size)
-    for target in (rewards - rewards.mean(), ranks(rewards)):
+    for target in (rewards - rewards.mean(), centred_ranks(rewards)):
         covariance = np.asarray(matrix.T @ target).ravel() / target.size
         size = scale * float(target.std())
         found = np.maximum(found, np.abs(np.divide(covariance, size, out=np.zeros_like(size), where=size > 1e-12)))

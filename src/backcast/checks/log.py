@@ -10,7 +10,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray, is_sparse
 from backcast.checks._association import Prediction, matching_actions, predict_actions
-from backcast.checks._drift import context_order, logger_drift, reward_drift
+from backcast.checks._drift import LogDrift, context_order, find_drift, logger_drift, reward_drift, time_order
 from backcast.checks._policy_fit import fit_of
 from backcast.checks._propensities import (
     action_coverage,
@@ -94,9 +94,12 @@ class LogFacts:
     @cached_property
     def order(self) -> IntArray:
         """The rows in the order of time, or as they stand where the log has no times."""
-        if self.log._times is None:
-            return np.arange(self.n)
-        return np.argsort(self.log._times, kind="stable")
+        return time_order(self.log)
+
+    @cached_property
+    def drift(self) -> LogDrift:
+        """Drift of the logger and of the rewards."""
+        return find_drift(self.log)
 
     @cached_property
     def prediction(self) -> Prediction | None:
@@ -177,7 +180,9 @@ def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     findings = tuple(finding for test in CHECKS if (finding := test(facts)) is not None)
     if policy is None:
         return HealthReport(about, findings)
-    drifts = any(finding.name in ("logger_drift", "context_order") and finding.remedy for finding in findings)
+    drifts = any(
+        finding.name in ("logger_drift", "reward_drift", "context_order") and finding.remedy for finding in findings
+    )
     fit, more = fit_of(facts, policy, drifts)
     return HealthReport(about, findings + more, fit)
 
