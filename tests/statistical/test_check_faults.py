@@ -414,8 +414,8 @@ def test_every_planted_fault_is_found(make: Callable[[Chance], Log], fault: Faul
         (shuffled, "as if the column had been shuffled"),
         (of_the_next_action, "they look like those of another action"),
         (of_the_likeliest_action, "they look like those of the likeliest action, whichever was taken"),
-        (even_on_record, "they are all alike, the actions are not"),
-        (action_in_the_context, "a feature gives the action away"),
+        (even_on_record, "they are all equal, but the actions are not"),
+        (action_in_the_context, "a feature contains the action"),
     ],
 )
 def test_the_cause_is_named(fault: Fault, cause: str) -> None:

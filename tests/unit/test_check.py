@@ -32,7 +32,7 @@ from backcast.checks._propensities import (
     rounded_propensities,
     unsupported_actions,
 )
-from backcast.checks._rewards import association_with, context_hashes, reward_leak, reward_range
+from backcast.checks._rewards import context_hashes, rank_association, reward_leak, reward_range
 from backcast.checks.log import CHECKS, LogFacts
 from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError
@@ -215,7 +215,7 @@ def test_limits_of_the_logger_itself_are_no_fault() -> None:
     p = table[np.arange(3000), actions]
     finding = clipped_propensities(LogFacts(log_of(p, actions=actions)))
     assert finding.verdict == "ok"
-    assert "they add up, so the logger did so" in finding.message
+    assert "they add up, so it is the logger's limit" in finding.message
     capped = clipped_propensities(LogFacts(log_of(np.minimum(p, 0.6), actions=actions)))
     assert capped.verdict == "fail"
     assert "exactly 0.6 and none is above" in capped.message
@@ -233,7 +233,7 @@ def test_actions_too_rare_to_be_seen_are_no_fault() -> None:
     seen = rng().integers(999, size=3000)
     ok = unsupported_actions(LogFacts(log_of([0.001] * 3000, actions=seen, n_actions=1000)))
     assert ok.verdict == "ok"
-    assert "too few events tell" in ok.message
+    assert "too few events to expect them" in ok.message
     never = unsupported_actions(LogFacts(log_of([0.5] * 300, n_actions=9)))
     assert never.verdict == "warn"
     assert never.message == "7 of 9 actions were never taken: 2, 3, 4, 5, 6 and 2 more"
@@ -255,7 +255,7 @@ def test_predictions_only_look_back() -> None:
     changed = predict_actions(log.replace(_actions=later), np.arange(1200))
     assert changed is not None
     np.testing.assert_array_equal(found.top, changed.top)
-    np.testing.assert_array_equal(found.own[:300], changed.own[:300])
+    np.testing.assert_array_equal(found.taken[:300], changed.taken[:300])
 
 
 def test_recorded_probabilities_are_held_to_what_happened() -> None:
@@ -286,7 +286,7 @@ def test_leaks_are_found_in_every_layout(layout: str) -> None:
     given: Any = scipy.sparse.csr_array(contexts) if layout == "sparse" else contexts
     finding = reward_leak(LogFacts(Log(given, actions, rewards, np.full(1000, 1 / 3))))
     assert finding.verdict == "warn"
-    assert "feature 2 tells the reward" in finding.message
+    assert "feature 2 determines the reward" in finding.message
 
 
 def test_a_good_predictor_is_no_leak() -> None:
@@ -300,9 +300,9 @@ def test_a_good_predictor_is_no_leak() -> None:
 
 def test_association_is_of_order_only() -> None:
     x = rng().normal(size=(200, 1))
-    np.testing.assert_allclose(association_with(x, np.exp(x[:, 0])), 1.0)
-    np.testing.assert_allclose(association_with(-x, (x[:, 0] > 0.5).astype(float)), 1.0)
-    assert association_with(x, np.zeros(200)).tolist() == [0.0]
+    np.testing.assert_allclose(rank_association(x, np.exp(x[:, 0])), 1.0)
+    np.testing.assert_allclose(rank_association(-x, (x[:, 0] > 0.5).astype(float)), 1.0)
+    assert rank_association(x, np.zeros(200)).tolist() == [0.0]
     assert rank_correlation(x[:, 0], np.ones(200)) == 0.0
 
 

@@ -88,7 +88,7 @@ def test_a_longer_stream_is_checked_by_a_sample_that_is_named(
 ) -> None:
     monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
     found = result(f"check log.parquet {COLUMNS} --stream", capsys)
-    assert found["log"] == ("300 events, in stretches evenly spread over LogStream(600 events in 1 file, 2 actions)")
+    assert found["log"] == ("300 events in evenly spaced slices of LogStream(600 events in 1 file, 2 actions)")
     assert found["verdict"] == "ok"
     monkeypatch.setattr(doctor, "MOST_BYTES", 200 * 8 * 5)
     assert result(f"check log.parquet {COLUMNS} --stream", capsys)["log"].startswith("200 events")

@@ -30,7 +30,7 @@ class Logit:
     offsets: FloatArray
     known: BoolArray
 
-    def chances(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
+    def probabilities(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
         """Probability of every action at each context, shape ``(n, K)``."""
         scores: FloatArray = np.asarray(contexts @ self.slopes) + self.offsets
         return softmax_among(scores, _open(self.known, available, scores.shape[0]))
@@ -52,7 +52,7 @@ def fit_logit(log: Log) -> Logit:
     """Fit by penalised likelihood; actions never taken get no chance, unless features tell what they are like.
 
     >>> coins = Log(None, actions=[0, 1, 0, 1], rewards=[0, 0, 0, 0], propensities=[0.5] * 4)
-    >>> fit_logit(coins).chances(np.zeros((1, 0)), None)
+    >>> fit_logit(coins).probabilities(np.zeros((1, 0)), None)
     array([[0.5, 0.5]])
     """
     known = np.bincount(log._actions, minlength=log.n_actions) > 0
@@ -131,7 +131,7 @@ def _scaled(contexts: Contexts, scale: FloatArray) -> Contexts:
 class ChoiceModel(Protocol):
     """Something fitted that gives the probability of every action at each context."""
 
-    def chances(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
+    def probabilities(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
         """Probabilities ``(n, K)``, rows summing to 1, 0 where an action is not available."""
         ...
 
@@ -150,7 +150,7 @@ def fit_choice_model(log: Log, model: Any = None) -> ChoiceModel:
     Examples
     --------
     >>> log = Log([[0.0], [0.0]], actions=[0, 1], rewards=[0, 0], propensities=[0.5, 0.5])
-    >>> fit_choice_model(log).chances(np.array([[1.0]]), None).round(6)
+    >>> fit_choice_model(log).probabilities(np.array([[1.0]]), None).round(6)
     array([[0.5, 0.5]])
     """
     if model is not None and log.has_action_features:
@@ -172,7 +172,7 @@ class _Classified:
     classifier: Any
     n_actions: int
 
-    def chances(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
+    def probabilities(self, contexts: Contexts, available: BoolArray | None) -> FloatArray:
         seen: IntArray = np.asarray(self.classifier.classes_, dtype=np.int64)
         table = np.zeros((contexts.shape[0], self.n_actions))
         table[:, seen] = self.classifier.predict_proba(contexts)

@@ -335,7 +335,7 @@ def _held_out(log: Log, model: Any, parts: IntArray) -> FloatArray:
     for fold in range(int(parts.max()) + 1):
         own = parts == fold
         fitted = fit_choice_model(log[~own], model)
-        chances[own] = fitted.chances(log._contexts[own], None if log._available is None else log._available[own])
+        chances[own] = fitted.probabilities(log._contexts[own], None if log._available is None else log._available[own])
     return chances
 
 
