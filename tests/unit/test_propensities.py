@@ -34,7 +34,7 @@ from backcast.propensities.estimate import (
     balanced_folds,
     calibration_error,
     fit_calibration,
-    lift_to_floor,
+    raise_to_floor,
 )
 from backcast.propensities.mixing import balanced_probabilities
 from tests.conftest import random_log
@@ -266,7 +266,7 @@ def test_a_log_of_doubtful_propensities_can_be_estimated_anew() -> None:
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 4.0), st.floats(0.0, 0.9))
 def test_calibration_keeps_distributions_and_order(seed: int, exponent: float, exploration: float) -> None:
     chances = rng(seed).dirichlet(np.ones(4), size=5)
-    calibrated = Calibration(exponent, exploration).applied(chances)
+    calibrated = Calibration(exponent, exploration).apply(chances)
     np.testing.assert_allclose(calibrated.sum(axis=1), 1.0)
     np.testing.assert_array_equal(calibrated.argsort(axis=1), chances.argsort(axis=1))
 
@@ -274,12 +274,12 @@ def test_calibration_keeps_distributions_and_order(seed: int, exponent: float, e
 def test_calibration_is_found_from_what_happened() -> None:
     own = rng(2)
     chances = own.dirichlet(np.ones(3), size=8000)
-    truth = Calibration(exponent=0.5, exploration=0.2).applied(chances)
+    truth = Calibration(exponent=0.5, exploration=0.2).apply(chances)
     found = fit_calibration(chances, draw_actions(truth, own.random(len(truth))))
-    assert np.abs(found.applied(chances) - truth).mean() < 0.01
+    assert np.abs(found.apply(chances) - truth).mean() < 0.01
     # the likelihood at the optimum beats that of the truth: nothing was left on the table
     actions = draw_actions(truth, own.random(len(truth)))
-    best = fit_calibration(chances, actions).applied(chances)
+    best = fit_calibration(chances, actions).apply(chances)
     rows = np.arange(8000)
     assert np.log(best[rows, actions]).mean() >= np.log(truth[rows, actions]).mean() - 1e-9
 
@@ -288,7 +288,7 @@ def test_calibration_is_found_from_what_happened() -> None:
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.24))
 def test_floor_is_kept_and_rows_sum_to_one(seed: int, floor: float) -> None:
     chances = rng(seed).dirichlet(np.full(4, 0.2), size=6)
-    lifted = lift_to_floor(chances, np.ones((6, 4), bool), floor)
+    lifted = raise_to_floor(chances, np.ones((6, 4), bool), floor)
     np.testing.assert_allclose(lifted.sum(axis=1), 1.0)
     assert (lifted >= floor - 1e-12).all()
     # what needs no lifting only gives way
