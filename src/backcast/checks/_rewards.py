@@ -131,7 +131,7 @@ def duplicates(facts: LogFacts) -> Finding:
     not_copied = (p.size - copies) / different if different > 0 else float(p.size)
     share = max(0.0, p.size - not_copied) / facts.n
     if hits_evidence(copies, p) < SURE or share < DUPLICATES:
-        return Finding("duplicates", "ok", share, "chance explains all events that repeat another")
+        return Finding("duplicates", "ok", share, "no more events repeat another than chance explains")
     message = (
         f"{copies:,.0f} events repeat another of the same context in every column, but chance explains at most "
         f"{math.ceil(float(p.sum())):,}"
