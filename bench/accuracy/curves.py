@@ -44,7 +44,7 @@ def run_passes(setting: Setting, number: int) -> list[float]:
     case = setting.make_case(None, [SEED, 1, number], number)
     clock, model = bc.ClockReplay(), bc.CrossFit(bc.LowVariance())
     request = EvaluationRequest(case.log, case.policy, reward_model=model, horizon=case.horizon, seed=number)
-    inputs = ReplicateInputs(*out_of_sample_predictions(request), case.horizon)
+    inputs = ReplicateInputs(*out_of_sample_predictions(request), setting.horizon)
     seeds = np.random.SeedSequence([SEED, number]).spawn(max(PASSES))
     return [clock.run_pass(case.policy, inputs, None, seed).value for seed in seeds]
 

@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast.environments import coin_flips
-from backcast.environments.live import draw_actions
+from backcast.policies._calls import draw_actions
 from backcast.policies.base import batch_size_of
 from bench.accuracy.worlds import World
 
@@ -57,7 +57,7 @@ def run_live(world: World, policy: Any, horizon: int, count: int, rng: np.random
     for start in range(0, horizon, batch_size):
         batch = slice(start, min(start + batch_size, horizon))
         probabilities = policy.probabilities(contexts[batch])
-        actions = draw_actions(probabilities, rng)
+        actions = draw_actions(probabilities, rng.random(len(probabilities)))
         taken = (np.arange(actions.size), actions)
         rewards = coin_flips(means[batch][taken], rng)
         met += rewards.sum()

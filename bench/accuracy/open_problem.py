@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 
 import backcast as bc
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from bench.accuracy.live import estimate_truth
 from bench.accuracy.settings import CHECKPOINTS, make_parser
 from bench.common.machine import describe_provenance, provenance
@@ -30,7 +30,7 @@ HORIZONS = (50, 100, 150, 400, 1000, 1800)
 PERMUTATIONS = 40
 LIVE_RUNS = 2000
 # contexts carry no information: the mean reward of each action is all there is to learn
-WORLD = LinearWorld(ACTIONS, 1, logistic=True, signal=0.0, spread=1.0, seed=3)
+WORLD = LinearEnvironment(ACTIONS, 1, logistic=True, signal=0.0, spread=1.0, seed=3)
 CERTIFIED = 0.05
 POLICIES: dict[str, Any] = {"round robin": bc.RoundRobin(), "UCB1": bc.UCB1()}
 EVALUATORS = ("Replay", "DRns(q=0.01)", f"DRns(q=0.01) x {PERMUTATIONS} permutations", "ClockReplay")

@@ -9,9 +9,10 @@ from typing import Any, Protocol
 import numpy as np
 
 from backcast._arrays import FloatArray, is_sparse
-from backcast.environments import LinearWorld
-from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
+from backcast.environments import LinearEnvironment
+from backcast.environments.live import draw_exploration_scores, paper_logging, sharp_logging
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from bench.reproduction.datasets import load_world
 
 LOGGERS = ("paper", "uniform", "sharp")
@@ -25,7 +26,7 @@ SIMULATED: dict[str, dict[str, Any]] = {
 CONVERTED = ("digits",)
 CONVERTED_FROM_FILES = ("pendigits", "satimage", "rcv1")
 COMPONENTS = 15  # principal components of a converted set, so that LinUCB's matrices stay small
-TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearWorld
+TEMPERATURE, FLOOR = 0.2, 0.01  # of the sharp logger, as in LinearEnvironment
 
 
 class World(Protocol):
@@ -59,7 +60,7 @@ class LabelledWorld:
         """Return random examples with one logged action each."""
         contexts, means = self.table(n, rng)
         logging = self._logging_probabilities(means, rng)
-        actions = draw_actions(logging, rng)
+        actions = draw_actions(logging, rng.random(len(logging)))
         taken = (np.arange(n), actions)
         return Log(
             contexts,
@@ -75,7 +76,7 @@ class LabelledWorld:
         if self.logging == "uniform":
             return np.full(means.shape, 1 / self.n_actions)
         if self.logging == "paper":
-            return paper_logging(exploring_scores(len(means), self.n_actions, rng), means > 0)
+            return paper_logging(draw_exploration_scores(len(means), self.n_actions, rng), means > 0)
         scores = means / means.std() + rng.standard_normal(means.shape)
         return sharp_logging(scores, TEMPERATURE, min(FLOOR, 0.5 / self.n_actions))
 
@@ -88,7 +89,7 @@ def list_worlds(data: Path | None) -> list[str]:
 def make_world(name: str, logging: Any, data: Path | None) -> World:
     """Return a world with its logger."""
     if name in SIMULATED:
-        return LinearWorld(logistic=True, logging=logging, seed=1, **SIMULATED[name])
+        return LinearEnvironment(logistic=True, logging=logging, seed=1, **SIMULATED[name])
     labelled = load_world(name, data)
     return LabelledWorld(principal_components(labelled.features), labelled.labels, logging)
 

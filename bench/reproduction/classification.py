@@ -9,8 +9,8 @@ import numpy as np
 
 import backcast as bc
 from backcast._arrays import IntArray
-from backcast.environments import ClassificationWorld
-from backcast.environments.live import draw_actions
+from backcast.environments import ClassificationEnvironment
+from backcast.policies._calls import draw_actions
 from bench.reproduction.datasets import UCI, load_world
 from bench.reproduction.protocol import (
     BATCH_SIZE,
@@ -38,7 +38,7 @@ FEWEST_LABELLED = 20  # examples to which the first policy is fitted, at least
 class StaticTask(NamedTuple):
     """What the trials of Table 1 share: data, a fixed policy, and the examples that did not train it."""
 
-    world: ClassificationWorld
+    world: ClassificationEnvironment
     policy: bc.Fixed
     examples: IntArray
     ridge: RidgeChoice
@@ -49,8 +49,8 @@ class AdaptiveTask(NamedTuple):
     """What the trials of Table 2 share: the first policy, and the examples for evaluation and for the ground truth."""
 
     policy: bc.FromClassifier
-    evaluation: ClassificationWorld
-    ground: ClassificationWorld
+    evaluation: ClassificationEnvironment
+    ground: ClassificationEnvironment
     ridge: RidgeChoice
     horizon: int
     seed: int
@@ -105,7 +105,7 @@ def horizon_for(n_examples: int) -> int:
     return BATCH_SIZE * min(WORLDS_BATCHES, max(2, n_examples // 350))
 
 
-def prepare_static_task(world: ClassificationWorld, seed: int) -> StaticTask:
+def prepare_static_task(world: ClassificationEnvironment, seed: int) -> StaticTask:
     """Train the policy on 10 % of the data, labelled in full, and choose our reward model on a log of that tenth.
 
     No example of that tenth occurs in a trial.
@@ -148,7 +148,7 @@ def score_static_task(options: Options, name: str, trials: int) -> dict[str, Any
     }
 
 
-def prepare_adaptive_task(world: ClassificationWorld, horizon: int, seed: int) -> AdaptiveTask:
+def prepare_adaptive_task(world: ClassificationEnvironment, horizon: int, seed: int) -> AdaptiveTask:
     """Split into 1 % labelled in full for the first policy, 80 % for evaluation, and the rest for the ground truth.
 
     Our reward model is chosen on a log of the rest, whose examples occur in no trial.
@@ -194,7 +194,7 @@ def score_adaptive_task(options: Options, name: str, horizon: int, trials: int, 
 
 def estimate_truth(options: Options, task: AdaptiveTask, split: str, name: str, runs: int) -> dict[str, float]:
     """Return the average loss over live runs on one of the two sets of examples, and its standard error."""
-    world: ClassificationWorld = getattr(task, split)
+    world: ClassificationEnvironment = getattr(task, split)
     facts = {"horizon": task.horizon, "set": split}
     count = -(-runs // RUNS_PER_JOB)
     batches = options.runner.run(name, _run_live_batch, (task, world), count, facts, (LiveRun,))
@@ -210,12 +210,14 @@ def estimate_truth(options: Options, task: AdaptiveTask, split: str, name: str, 
     }
 
 
-def _run_live_batch(task: AdaptiveTask, world: ClassificationWorld, number: int) -> list[LiveRun]:
+def _run_live_batch(task: AdaptiveTask, world: ClassificationEnvironment, number: int) -> list[LiveRun]:
     seeds = [[task.seed, ADAPTIVE_SEED, 1, number * RUNS_PER_JOB + i] for i in range(RUNS_PER_JOB)]
     return [run_live(task.policy, world, task.horizon, np.random.default_rng(seed)) for seed in seeds]
 
 
-def run_live(policy: bc.FromClassifier, world: ClassificationWorld, horizon: int, rng: np.random.Generator) -> LiveRun:
+def run_live(
+    policy: bc.FromClassifier, world: ClassificationEnvironment, horizon: int, rng: np.random.Generator
+) -> LiveRun:
     """Run a copy of the policy on the first ``horizon`` of the shuffled examples."""
     policy = copy.deepcopy(policy)
     # a set smaller than the horizon is repeated
@@ -224,7 +226,7 @@ def run_live(policy: bc.FromClassifier, world: ClassificationWorld, horizon: int
     for start in range(0, horizon, policy.batch_size):
         rows = order[start : start + policy.batch_size]
         probabilities = policy.probabilities(world.features)
-        actions = draw_actions(probabilities[rows], rng)
+        actions = draw_actions(probabilities[rows], rng.random(rows.size))
         losses = world.rewards[rows, actions]
         met += losses.sum()
         exact += rows.size * world.value(probabilities)

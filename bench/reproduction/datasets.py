@@ -9,7 +9,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast.environments import ClassificationWorld, classification_world
+from backcast.environments import ClassificationEnvironment, classification_environment
 from backcast.errors import SourceError
 
 UCI = ("ecoli", "glass", "vehicle", "yeast", "page-blocks", "optdigits", "satimage", "pendigits")
@@ -39,7 +39,7 @@ def find_data_folder(path: str | os.PathLike[str] | None) -> Path | None:
     return Path(folder) if folder else None
 
 
-def load_world(name: str, folder: Path | None) -> ClassificationWorld:
+def load_world(name: str, folder: Path | None) -> ClassificationEnvironment:
     """Return labelled examples as a bandit of losses: "digits", "rcv1", or one of the UCI sets.
 
     >>> len(load_world("digits", None))
@@ -49,23 +49,23 @@ def load_world(name: str, folder: Path | None) -> ClassificationWorld:
         from sklearn.datasets import load_digits
 
         features, labels = load_digits(return_X_y=True)
-        return classification_world(features / 16.0, labels, loss=True)
+        return classification_environment(features / 16.0, labels, loss=True)
     if name == "rcv1":
         return _load_rcv1(folder)
     if name not in UCI:
         raise SourceError(f"{name!r} is no data set of the experiments; choose digits, rcv1, {', '.join(UCI)}")
     table = _read_csv(_find_file(folder, "uci", f"{name}.csv.gz"))
     features = np.column_stack([table[column] for column in table if column != "label"]).astype(np.float64)
-    return classification_world(_standardize(features), table["label"], loss=True)
+    return classification_environment(_standardize(features), table["label"], loss=True)
 
 
-def _load_rcv1(folder: Path | None) -> ClassificationWorld:
+def _load_rcv1(folder: Path | None) -> ClassificationEnvironment:
     import scipy.sparse
 
     stored: Any = scipy.sparse.load_npz(_find_file(folder, "rcv1", "X.npz"))
     features = scipy.sparse.csr_array(stored, dtype=np.float64)
     with np.load(_find_file(folder, "rcv1", "Y.npz")) as file:
-        return classification_world(features, file["Y"].astype(np.bool_), loss=True)
+        return classification_environment(features, file["Y"].astype(np.bool_), loss=True)
 
 
 def load_campaign(name: str, folder: Path | None) -> Campaign:

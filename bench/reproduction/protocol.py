@@ -18,7 +18,7 @@ from sklearn.linear_model import LogisticRegression, Ridge
 import backcast as bc
 from backcast._arrays import FloatArray, is_sparse
 from backcast._request import EvaluationRequest, RandomStreams
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from backcast.evaluators._replay import replay
 from backcast.policies.base import is_learning
 from bench.common.trials import TrialRunner
@@ -173,7 +173,7 @@ def make_classifier() -> CompactLogisticRegression:
     return CompactLogisticRegression(solver="liblinear", C=1.0, fit_intercept=False)
 
 
-def make_learner(labelled: ClassificationWorld) -> bc.FromClassifier:
+def make_learner(labelled: ClassificationEnvironment) -> bc.FromClassifier:
     """Return the paper's policy, fitted to examples labelled in full: epsilon-greedy, one-vs-all, batches of 15."""
     initial = (labelled.features, labelled.rewards)
     policy = bc.FromClassifier(

@@ -63,7 +63,7 @@ def load_input(workload: Workload, folder: Path) -> Any:
 
 
 def _count_events(log: Any) -> int:
-    return len(log) if isinstance(log, bc.Log) else int(log.n_rows)
+    return int(log.n_events or 0)
 
 
 def _drns(events: int) -> bc.DRns:

@@ -14,7 +14,7 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 from sklearn.tree import DecisionTreeClassifier
 
 import backcast as bc
-from backcast.environments import ClassificationWorld
+from backcast.environments import ClassificationEnvironment
 from bench.reproduction import classification, real_data, tables
 from bench.reproduction.__main__ import main
 from bench.reproduction.datasets import Campaign, load_world
@@ -32,15 +32,15 @@ COMMAND = "python -m bench.reproduction"
 
 
 @pytest.fixture(scope="module")
-def small() -> ClassificationWorld:
+def small() -> ClassificationEnvironment:
     """Three digits of ten: few actions, quick refits."""
     world = load_world("digits", None)
     rows = np.flatnonzero(world.labels[:, :3].any(axis=1))
-    return ClassificationWorld(world.features[rows], world.labels[rows, :3], loss=True, action_labels=(0, 1, 2))
+    return ClassificationEnvironment(world.features[rows], world.labels[rows, :3], loss=True, action_labels=(0, 1, 2))
 
 
 @pytest.fixture
-def options(tmp_path: Path, small: ClassificationWorld, monkeypatch: pytest.MonkeyPatch) -> Options:
+def options(tmp_path: Path, small: ClassificationEnvironment, monkeypatch: pytest.MonkeyPatch) -> Options:
     monkeypatch.setattr(classification, "load_world", lambda name, folder: small)
     monkeypatch.setattr("backcast.evaluators._replicates.FIRST_PASSES", 2)
     monkeypatch.setattr(classification, "HORIZON", 30)
@@ -93,14 +93,14 @@ def test_a_run_with_another_seed_is_refused(options: Options) -> None:
         classification.run_table1(replace(options, seed=1))
 
 
-def test_a_trial_depends_on_its_number_only(small: ClassificationWorld) -> None:
+def test_a_trial_depends_on_its_number_only(small: ClassificationEnvironment) -> None:
     task = classification.prepare_static_task(small, 0)
     trials = [classification.run_static_trial(task, 3)[1] for _ in range(2)]
     first, second = ({name: result.value for name, result in trial.items()} for trial in trials)
     assert first == second
 
 
-def test_live_runs_of_a_trained_policy_lose_only_by_exploration(small: ClassificationWorld) -> None:
+def test_live_runs_of_a_trained_policy_lose_only_by_exploration(small: ClassificationEnvironment) -> None:
     policy = make_learner(small)
     runs = [classification.run_live(policy, small, 60, np.random.default_rng([0, i])) for i in range(20)]
     met, exact = np.array(runs).mean(axis=0)

@@ -1,4 +1,4 @@
-"""An embedded log to try things on: a news page, made anew from a seed whenever it is asked for."""
+"""news_log(): an example log of a simulated news page, drawn from a seed."""
 
 from __future__ import annotations
 
@@ -11,12 +11,11 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._files import atomic_write
-from backcast.environments.live import draw_actions
+from backcast.environments.live import coin_flips
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 
 ARTICLES = ("city budget", "cup final", "new telescope", "theatre night", "storm warning")
-
-
 FEATURES = (
     "reads_politics",
     "reads_sport",
@@ -28,21 +27,11 @@ FEATURES = (
     "weekend",
     "returning",
 )
-
-
 COLUMNS = (*FEATURES, "article", "clicked", "probability")
-
-
 EVENTS = 8_000
-
-
-LAST_WEEK = 2_000
-
-
-EPSILON = 0.4
-
-
-# Log-odds of a click: a row an article, a column a feature. Interests are shares that sum to 1: offsets as well.
+TRAINING_EVENTS = 2_000  # that the logger was fitted on
+EPSILON = 0.4  # exploration of the logger
+# Log-odds of a click: one row per article, one column per feature. Interests sum to 1, so they include the offsets.
 TASTES = np.array(
     [
         [-1.3, -4.2, -3.4, -3.4, -3.0, -0.2, -0.3, -0.4, 0.5],
@@ -55,7 +44,7 @@ TASTES = np.array(
 
 
 def news_log(events: int = EVENTS, seed: int = 0) -> Log:
-    """The log of the news page: the same for the same seed.
+    """Return the log of the news page, which depends only on the number of events and the seed.
 
     Examples
     --------
@@ -66,22 +55,25 @@ def news_log(events: int = EVENTS, seed: int = 0) -> Log:
     'cup final'
     """
     rng = np.random.default_rng(seed)
-    past, visitors = _visitors(LAST_WEEK, rng), _visitors(events, rng)
-    shown = rng.integers(len(ARTICLES), size=LAST_WEEK)
-    chances = _greedy(visitors @ _fitted(past, shown, _clicks(past, shown, rng)), EPSILON)
-    actions = draw_actions(chances, rng)
+    past, visitors = _draw_visitors(TRAINING_EVENTS, rng), _draw_visitors(events, rng)
+    shown = rng.integers(len(ARTICLES), size=TRAINING_EVENTS)
+    scores = visitors @ _fit_logger(past, shown, _draw_clicks(past, shown, rng))
+    best = np.arange(len(ARTICLES)) == scores.argmax(axis=1)[:, None]
+    # rounded, so that a file of decimals contains exactly the same numbers
+    probabilities = ((1 - EPSILON) * best + EPSILON / len(ARTICLES)).round(6)
+    actions = draw_actions(probabilities, rng.random(events))
     return Log(
         visitors,
         np.array(ARTICLES)[actions],
-        _clicks(visitors, actions, rng),
-        chances[np.arange(events), actions],
+        _draw_clicks(visitors, actions, rng),
+        probabilities[np.arange(events), actions],
         action_labels=ARTICLES,
         reward_range=(0.0, 1.0),
     )
 
 
 def write_news(path: str | os.PathLike[str], log: Log) -> Path:
-    """Write the log as a CSV file with the columns ``COLUMNS``."""
+    """Write the log as a CSV file with the columns ``COLUMNS`` and return its absolute path."""
     rows = zip(log.contexts, log.actions, log.rewards, log.propensities, strict=True)
     text = io.StringIO(newline="")
     writer = csv.writer(text)
@@ -94,31 +86,23 @@ def write_news(path: str | os.PathLike[str], log: Log) -> Path:
     return Path(path).resolve()
 
 
-def _visitors(n: int, rng: np.random.Generator) -> FloatArray:
-    """Subjects of each visitor's last twenty articles, as shares, and four facts of the visit."""
+def _draw_visitors(n: int, rng: np.random.Generator) -> FloatArray:
+    """Draw contexts: subjects of each visitor's last twenty articles, as shares, and four facts about the visit."""
     tastes = rng.dirichlet(np.full(5, 0.5), size=n)
     interests = rng.multinomial(20, tastes) / 20
     facts = rng.random((n, 4)) < [0.6, 0.4, 0.3, 0.5]
     return np.column_stack([interests, facts])
 
 
-def _clicks(visitors: FloatArray, shown: IntArray, rng: np.random.Generator) -> FloatArray:
-    odds = (visitors * TASTES[shown]).sum(axis=1)
-    clicks: FloatArray = (rng.random(odds.size) < 1 / (1 + np.exp(-odds))).astype(np.float64)
-    return clicks
+def _draw_clicks(visitors: FloatArray, shown: IntArray, rng: np.random.Generator) -> FloatArray:
+    log_odds = (visitors * TASTES[shown]).sum(axis=1)
+    return coin_flips(1 / (1 + np.exp(-log_odds)), rng)
 
 
-def _fitted(visitors: FloatArray, shown: IntArray, clicks: FloatArray) -> FloatArray:
-    """Ridge regressions of clicks on features, a column an article."""
-    weights = []
+def _fit_logger(visitors: FloatArray, shown: IntArray, clicks: FloatArray) -> FloatArray:
+    """Return ridge regressions of clicks on features, one column per article."""
+    columns = []
     for article in range(len(ARTICLES)):
-        own = visitors[shown == article]
-        weights.append(np.linalg.solve(own.T @ own + np.eye(own.shape[1]), own.T @ clicks[shown == article]))
-    return np.column_stack(weights)
-
-
-def _greedy(scores: FloatArray, epsilon: float) -> FloatArray:
-    best = np.arange(scores.shape[1]) == scores.argmax(axis=1)[:, None]
-    # rounded, so that a file of decimals gives back the very same numbers
-    probabilities: FloatArray = ((1 - epsilon) * best + epsilon / scores.shape[1]).round(6)
-    return probabilities
+        x, y = visitors[shown == article], clicks[shown == article]
+        columns.append(np.linalg.solve(x.T @ x + np.eye(x.shape[1]), x.T @ y))
+    return np.column_stack(columns)

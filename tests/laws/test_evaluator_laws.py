@@ -17,7 +17,7 @@ from sklearn.linear_model import LinearRegression
 
 import backcast as bc
 from backcast import evaluators as stationary
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.evaluators.acceptance import largest_multiplier
 
 
@@ -456,7 +456,7 @@ def test_budget_keeps_the_bias_it_was_given(policy: Any) -> None:
 def test_budget_holds_where_only_logged_propensities_are_known() -> None:
     # A slice of 300 events seldom shows the weights that matter: taken at face value its mass, summed over the rounds,
     # was 0.35 +- 0.02 on average over 60 such logs. With the guard it was 0.018 +- 0.002, so that 0.3 is out of reach.
-    world, eta, horizon, masses = LinearWorld(3, 4, logistic=True, logging="paper"), 0.3, 6, []
+    world, eta, horizon, masses = LinearEnvironment(3, 4, logistic=True, logging="paper"), 0.3, 6, []
     for number in range(20):
         log = world.log(3000, np.random.default_rng(number)).replace(_logging=None)
         rule = bc.Budget(eta=eta, calibration=300)

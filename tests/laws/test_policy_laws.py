@@ -240,17 +240,15 @@ class Scribbling(Sound):
 @pytest.mark.parametrize(
     ("policy", "words"),
     [
-        (Fickle(), "change when asked again; they may change only in learn. Action "),
+        (Fickle(), "change between two calls; they may change only in learn. Action "),
         (Crowded(), "depend on the other events of the block"),
         (Sharing(), "changed because a copy learned; copies must share nothing"),
         (Unsound(), "probabilities must be numbers >= 0"),
-        (Moody(), "differ between two copies taught alike; draw only from the rng"),
+        (Moody(), "differ between two copies trained on the same data; draw only from the rng"),
         (
             Scribbling(),
             "Scribbling.probabilities failed on rows 0..29: ValueError: assignment destination is read-only",
         ),
-        (object(), "is not a policy; it needs a method probabilities"),
-        (Sound, "is not a policy; it needs a method probabilities"),
     ],
 )
 def test_a_broken_law_is_named(policy: Any, words: str, make_log: Any) -> None:
@@ -259,10 +257,19 @@ def test_a_broken_law_is_named(policy: Any, words: str, make_log: Any) -> None:
     assert words in str(caught.value)
 
 
+@pytest.mark.parametrize(
+    ("policy", "words"),
+    [(object(), "is not a policy; it needs a method probabilities"), (Sound, "Sound is a class; give a policy")],
+)
+def test_an_object_that_is_no_policy_is_rejected(policy: Any, words: str, make_log: Any) -> None:
+    with pytest.raises(bc.OptionError, match=words):
+        checks.check_policy(policy, make_log("dense", 30, K, D))
+
+
 def test_a_report_says_what_was_checked(make_log: Any) -> None:
     policy = Sound()
     report = checks.check_policy(policy, make_log("dense", 30, K, D))
-    assert str(report).startswith("Sound, learning 2 at a time, kept 6 laws on 30 events:\n- ")
+    assert str(report).startswith("Sound, learning in batches of 2, passed 6 checks on 30 events:\n- ")
     assert (policy.paid == 1).all()
 
 

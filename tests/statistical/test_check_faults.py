@@ -1,4 +1,4 @@
-"""The doctor finds every planted fault, and finds none in logs that are well."""
+"""check() reports every planted fault, and none in sound logs."""
 
 from __future__ import annotations
 
@@ -11,9 +11,10 @@ import scipy.sparse
 
 from backcast._arrays import FloatArray
 from backcast.checks import check
-from backcast.environments import LinearWorld
-from backcast.environments.live import draw_actions
+from backcast.checks._drift import find_drift
+from backcast.environments import LinearEnvironment
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from backcast.propensities import mix_logs, with_estimated_propensities
 from backcast.propensities._choice_model import softmax_among
 from tests.support.tabular import TabularWorld
@@ -22,13 +23,13 @@ Chance = np.random.Generator
 EVENTS = 8000
 
 
-def world(logging: Any, *, logistic: bool = True, n_actions: int = 5) -> LinearWorld:
-    return LinearWorld(n_actions, 6, logistic=logistic, logging=logging)
+def world(logging: Any, *, logistic: bool = True, n_actions: int = 5) -> LinearEnvironment:
+    return LinearEnvironment(n_actions, 6, logistic=logistic, logging=logging)
 
 
 def logged(contexts: Any, table: FloatArray, means: FloatArray, rng: Chance, **columns: Any) -> Log:
-    """A log drawn from these probabilities, with rewards of 0 or 1."""
-    actions = draw_actions(table, rng)
+    """Draw a log from these probabilities, with rewards of 0 or 1."""
+    actions = draw_actions(table, rng.random(len(table)))
     taken = (np.arange(len(table)), actions)
     rewards = (rng.random(len(table)) < means[taken]).astype(np.float64)
     return Log(contexts, actions, rewards, table[taken], n_actions=table.shape[1], **columns)
@@ -39,7 +40,7 @@ def everything(n: int, k: int) -> np.ndarray[Any, np.dtype[np.bool_]]:
 
 
 def weights(shape: tuple[int, ...]) -> FloatArray:
-    """The same for every log: a world must not change with the seed of its log."""
+    """Return the same weights for every log: they must not change with its seed."""
     return np.random.default_rng(11).normal(size=shape)
 
 
@@ -48,7 +49,7 @@ def means_of(contexts: Any, k: int) -> FloatArray:
     return np.asarray(1 / (1 + np.exp(-scores)))
 
 
-# Logs that are well
+# Sound logs
 
 
 def uniform(rng: Chance) -> Log:
@@ -101,10 +102,9 @@ def action_features(rng: Chance) -> Log:
 
 
 def tabular(rng: Chance) -> Log:
-    eligible_counts = [[0.1, 0.5, 0.3], [0.7, 0.2, 0.2], [0.5, 0.5, 0.1]]
-    return TabularWorld([0.2, 0.3, 0.5], eligible_counts, [[0.6, 0.2, 0.2], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]).log(
-        EVENTS, rng
-    )
+    means = [[0.1, 0.5, 0.3], [0.7, 0.2, 0.2], [0.5, 0.5, 0.1]]
+    logging = [[0.6, 0.2, 0.2], [0.1, 0.1, 0.8], [0.4, 0.3, 0.3]]
+    return TabularWorld([0.2, 0.3, 0.5], means, logging).log(EVENTS, rng)
 
 
 def no_context(rng: Chance) -> Log:
@@ -130,18 +130,30 @@ CLEAN = [
 ]
 
 
-# A false alarm has odds of about 2 in 10,000 a log; over these 22 logs, fixed by their seeds, 1 in 200.
+# A false alarm has odds of about 2 in 10,000 per log; over these 22 logs, fixed by their seeds, 1 in 200.
 @pytest.mark.parametrize("seed", [1, 2])
 @pytest.mark.parametrize("make", CLEAN)
-def test_quiet_on_logs_that_are_well(make: Callable[[Chance], Log], seed: int) -> None:
+def test_sound_logs_have_no_faults(make: Callable[[Chance], Log], seed: int) -> None:
     report = check(make(np.random.default_rng(seed)))
     assert report.faults == (), str(report)
 
 
+# Odds of a false alarm are at most 2 in 100,000 per log, and 1 in 125 over these 400 logs. In small logs with rare
+# rewards the chi-square law is least exact, so false alarms would show here first.
+def test_small_sound_logs_do_not_drift() -> None:
+    alarms = []
+    for seed in range(400):
+        rng = np.random.default_rng((seed, 9))
+        n, k = int(rng.integers(100, 1500)), int(rng.integers(2, 6))
+        means = np.broadcast_to(rng.choice([0.02, 0.1, 0.5], size=k), (n, k))
+        table = np.tile(0.9 * rng.dirichlet(np.ones(k)) + 0.1 / k, (n, 1))
+        alarms += find_drift(logged(None, table, means, rng)).detected
+    assert alarms == []
+
+
 def learning(rng: Chance) -> Log:
-    """The log of a softmax that follows the gradient of its reward, a hundred events at a time."""
-    place = world("uniform", n_actions=4)
-    contexts, means = place.table(EVENTS, rng)
+    """Draw the log of a softmax that learns by gradient steps, a hundred events at a time."""
+    contexts, means = world("uniform", n_actions=4).table(EVENTS, rng)
     slopes = np.zeros((6, 4))
     parts = []
     for start in range(0, EVENTS, 100):
@@ -155,27 +167,27 @@ def learning(rng: Chance) -> Log:
     return Log(*(np.concatenate(column) for column in zip(*columns, strict=True)), n_actions=4)
 
 
-def test_a_learning_logger_drifts_and_is_otherwise_well() -> None:
+def test_a_learning_logger_drifts_and_is_sound_otherwise() -> None:
     log = learning(np.random.default_rng(0))
     assert check(log, exchangeable=False).faults == ()
     assert {finding.name for finding in check(log).faults} <= {"logger_drift", "reward_drift"}
     assert check(log)["logger_drift"].verdict == "warn"
 
 
-def test_estimated_propensities_of_a_softmax_pass_as_propensities() -> None:
+def test_estimated_propensities_of_a_softmax_have_no_other_fault() -> None:
     report = check(with_estimated_propensities(soft_without_floor(np.random.default_rng(3))))
     assert [finding.name for finding in report.faults] == ["estimated_propensities"], str(report)
 
 
-def test_balanced_unions_are_well_but_for_their_order() -> None:
+def test_a_shuffled_mixture_of_logs_has_no_faults() -> None:
     rng = np.random.default_rng(4)
     contexts = rng.normal(size=(EVENTS, 3))
     loggers = [softmax_among(sign * contexts @ weights((3, 4)), everything(EVENTS, 4)) for sign in (0.5, -0.5)]
     half = EVENTS // 2
     rows = [slice(0, half), slice(half, EVENTS)]
     logs = [
-        logged(contexts[own], table[own], means_of(contexts[own], 4), rng)
-        for own, table in zip(rows, loggers, strict=True)
+        logged(contexts[part], table[part], means_of(contexts[part], 4), rng)
+        for part, table in zip(rows, loggers, strict=True)
     ]
     union = mix_logs(logs, loggers)
     shuffled = union[rng.permutation(EVENTS)]
@@ -187,12 +199,12 @@ def test_balanced_unions_are_well_but_for_their_order() -> None:
 Fault = Callable[[Log, Chance], Log]
 
 
-def recorded(log: Log, propensities: FloatArray) -> Log:
-    """The log with other propensities on record; the logger's own table would give the fault away."""
+def with_propensities(log: Log, propensities: FloatArray) -> Log:
+    """Replace the recorded propensities, and remove the recorded table, which would reveal the fault."""
     return log.replace(_propensities=np.asarray(propensities), _logging=None)
 
 
-def kept(log: Log, rows: Any) -> Log:
+def select_rows(log: Log, rows: Any) -> Log:
     return log.replace(_logging=None)[rows]
 
 
@@ -201,44 +213,44 @@ def table_of(log: Log) -> FloatArray:
     return np.asarray(log.logging_probabilities)
 
 
-def of_action(log: Log, actions: Any) -> Log:
-    return recorded(log, table_of(log)[np.arange(len(log)), actions])
+def with_propensities_of(log: Log, actions: Any) -> Log:
+    return with_propensities(log, table_of(log)[np.arange(len(log)), actions])
 
 
 def too_large(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.minimum(1.0, 1.5 * log.propensities))
+    return with_propensities(log, np.minimum(1.0, 1.5 * log.propensities))
 
 
 def too_small(log: Log, rng: Chance) -> Log:
-    return recorded(log, 0.8 * log.propensities)
+    return with_propensities(log, 0.8 * log.propensities)
 
 
 def noisy(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.minimum(1.0, log.propensities * np.exp(0.4 * rng.normal(size=len(log)))))
+    return with_propensities(log, np.minimum(1.0, log.propensities * np.exp(0.4 * rng.normal(size=len(log)))))
 
 
-def even_on_record(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.full(len(log), 1 / log.n_actions))
+def uniform_propensities(log: Log, rng: Chance) -> Log:
+    return with_propensities(log, np.full(len(log), 1 / log.n_actions))
 
 
-def of_the_next_action(log: Log, rng: Chance) -> Log:
-    return of_action(log, (log.actions + 1) % log.n_actions)
+def propensities_of_the_next_action(log: Log, rng: Chance) -> Log:
+    return with_propensities_of(log, (log.actions + 1) % log.n_actions)
 
 
-def of_the_likeliest_action(log: Log, rng: Chance) -> Log:
-    return of_action(log, table_of(log).argmax(axis=1))
+def propensities_of_the_likeliest_action(log: Log, rng: Chance) -> Log:
+    return with_propensities_of(log, table_of(log).argmax(axis=1))
 
 
 def shuffled(log: Log, rng: Chance) -> Log:
-    return recorded(log, rng.permutation(log.propensities))
+    return with_propensities(log, rng.permutation(log.propensities))
 
 
 def duplicated(log: Log, rng: Chance) -> Log:
-    return kept(log, np.concatenate([np.arange(len(log)), rng.integers(len(log), size=len(log) // 50)]))
+    return select_rows(log, np.concatenate([np.arange(len(log)), rng.integers(len(log), size=len(log) // 50)]))
 
 
 def drifting(log: Log, rng: Chance) -> Log:
-    """Another logger took over half-way, its propensities duly recorded."""
+    """Another logger collected the second half; its propensities are recorded correctly."""
     half = len(log) // 2
     contexts = np.asarray(log.contexts)[half:]
     table = np.roll(table_of(log)[half:], 1, axis=1)
@@ -248,21 +260,31 @@ def drifting(log: Log, rng: Chance) -> Log:
 
 
 def rewards_drifting(log: Log, rng: Chance) -> Log:
-    kept_up = rng.random(len(log)) > np.linspace(0, 0.5, len(log))
-    return log.replace(_rewards=np.where(kept_up, log.rewards, 0.0))
+    paid = rng.random(len(log)) > np.linspace(0, 0.5, len(log))
+    return log.replace(_rewards=np.where(paid, log.rewards, 0.0))
+
+
+def two_actions_change_places(log: Log, rng: Chance) -> Log:
+    """One action earns less and another one more in the second half; the mean reward stays the same."""
+    late = np.arange(len(log)) >= len(log) // 2
+    mean = np.where(np.asarray(log.actions) == 0, np.where(late, 0.3, 0.6), 0.45)
+    mean = np.where(np.asarray(log.actions) == 1, np.where(late, 0.6, 0.3), mean)
+    return log.replace(_rewards=(rng.random(len(log)) < mean).astype(np.float64))
 
 
 def never_taken(log: Log, rng: Chance) -> Log:
-    """The last action was shut, and the others share its probability."""
-    open_rows = np.asarray(log.actions) != log.n_actions - 1
+    """The last action was never taken, and the others share its probability."""
+    rows = np.asarray(log.actions) != log.n_actions - 1
     left = 1 - table_of(log)[:, -1]
-    return kept(recorded(log, log.propensities / left), open_rows)
+    return select_rows(with_propensities(log, log.propensities / left), rows)
 
 
-def shut_in_some_contexts(log: Log, rng: Chance) -> Log:
-    shut = np.asarray(log.contexts)[:, 0] > 0
-    left = np.where(shut, 1 - table_of(log)[:, 0], 1.0)
-    return kept(recorded(log, np.minimum(1.0, log.propensities / left)), ~(shut & (np.asarray(log.actions) == 0)))
+def impossible_in_some_contexts(log: Log, rng: Chance) -> Log:
+    excluded = np.asarray(log.contexts)[:, 0] > 0
+    left = np.where(excluded, 1 - table_of(log)[:, 0], 1.0)
+    return select_rows(
+        with_propensities(log, np.minimum(1.0, log.propensities / left)), ~(excluded & (np.asarray(log.actions) == 0))
+    )
 
 
 def in_another_unit(log: Log, rng: Chance) -> Log:
@@ -272,39 +294,39 @@ def in_another_unit(log: Log, rng: Chance) -> Log:
 
 
 def one_action_more(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.full(len(log), 1 / (log.n_actions + 1)))
+    return with_propensities(log, np.full(len(log), 1 / (log.n_actions + 1)))
 
 
 def one_action_less(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.full(len(log), 1 / (log.n_actions - 1)))
+    return with_propensities(log, np.full(len(log), 1 / (log.n_actions - 1)))
 
 
 def two_digits(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.maximum(0.01, log.propensities.round(2)))
+    return with_propensities(log, np.maximum(0.01, log.propensities.round(2)))
 
 
 def clipped_below(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.maximum(log.propensities, 0.1))
+    return with_propensities(log, np.maximum(log.propensities, 0.1))
 
 
 def clipped_above(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.minimum(log.propensities, 0.75))
+    return with_propensities(log, np.minimum(log.propensities, 0.75))
 
 
 def rare_choices_dropped(log: Log, rng: Chance) -> Log:
-    return kept(log, np.asarray(log.propensities) > 0.06)
+    return select_rows(log, np.asarray(log.propensities) > 0.06)
 
 
 def dropped_in_some_contexts(log: Log, rng: Chance) -> Log:
-    return kept(log, ~((np.asarray(log.propensities) < 0.1) & (np.asarray(log.contexts)[:, 0] > 0.5)))
+    return select_rows(log, ~((np.asarray(log.propensities) < 0.1) & (np.asarray(log.contexts)[:, 0] > 0.5)))
 
 
 def half_of_an_action_dropped(log: Log, rng: Chance) -> Log:
-    return kept(log, ~((np.asarray(log.actions) == 1) & (rng.random(len(log)) < 0.6)))
+    return select_rows(log, ~((np.asarray(log.actions) == 1) & (rng.random(len(log)) < 0.6)))
 
 
 def failures_dropped(log: Log, rng: Chance) -> Log:
-    return kept(log, (np.asarray(log.rewards) > 0) | (rng.random(len(log)) < 0.1))
+    return select_rows(log, (np.asarray(log.rewards) > 0) | (rng.random(len(log)) < 0.1))
 
 
 def reward_in_the_context(log: Log, rng: Chance) -> Log:
@@ -320,11 +342,11 @@ def action_in_the_context(log: Log, rng: Chance) -> Log:
 
 
 def nothing_explored(log: Log, rng: Chance) -> Log:
-    return recorded(log, np.ones(len(log)))
+    return with_propensities(log, np.ones(len(log)))
 
 
 def sorted_by_reward(log: Log, rng: Chance) -> Log:
-    return kept(log, np.argsort(log.rewards, kind="stable"))
+    return select_rows(log, np.argsort(log.rewards, kind="stable"))
 
 
 FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
@@ -333,12 +355,12 @@ FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
     (uniform, too_small, "harmonic_mean", "fail"),
     (uniform, noisy, "harmonic_mean", "fail"),
     (paper, noisy, "matching_actions", "fail"),
-    (paper, even_on_record, "matching_actions", "fail"),
-    (sharp, even_on_record, "matching_actions", "fail"),
-    (paper, of_the_next_action, "matching_actions", "fail"),
-    (sharp, of_the_next_action, "matching_actions", "fail"),
-    (paper, of_the_likeliest_action, "matching_actions", "fail"),
-    (sharp, of_the_likeliest_action, "matching_actions", "fail"),
+    (paper, uniform_propensities, "matching_actions", "fail"),
+    (sharp, uniform_propensities, "matching_actions", "fail"),
+    (paper, propensities_of_the_next_action, "matching_actions", "fail"),
+    (sharp, propensities_of_the_next_action, "matching_actions", "fail"),
+    (paper, propensities_of_the_likeliest_action, "matching_actions", "fail"),
+    (sharp, propensities_of_the_likeliest_action, "matching_actions", "fail"),
     (paper, shuffled, "matching_actions", "fail"),
     (sharp, shuffled, "matching_actions", "fail"),
     (uniform, duplicated, "duplicates", "warn"),
@@ -348,8 +370,8 @@ FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
     (uniform, rewards_drifting, "reward_drift", "warn"),
     (uniform, never_taken, "unsupported_actions", "warn"),
     (sharp, never_taken, "unsupported_actions", "warn"),
-    (uniform, shut_in_some_contexts, "action_coverage", "warn"),
-    (paper, shut_in_some_contexts, "action_coverage", "warn"),
+    (uniform, impossible_in_some_contexts, "action_coverage", "warn"),
+    (paper, impossible_in_some_contexts, "action_coverage", "warn"),
     (uniform, in_another_unit, "reward_scale", "fail"),
     (sharp, in_another_unit, "reward_scale", "fail"),
     (uniform, one_action_more, "constant_propensity", "fail"),
@@ -371,15 +393,16 @@ FAULTS: list[tuple[Callable[[Chance], Log], Fault, str, str]] = [
     (uniform, action_in_the_context, "matching_actions", "fail"),
     (paper, nothing_explored, "propensity_range", "fail"),
     (paper, sorted_by_reward, "reward_drift", "warn"),
+    (uniform, two_actions_change_places, "reward_drift", "warn"),
 ]
 
 
 KINDS: dict[str, tuple[Fault, ...]] = {
-    "wrong propensities": (too_large, too_small, noisy, even_on_record),
-    "p of another action": (of_the_next_action, of_the_likeliest_action),
+    "wrong propensities": (too_large, too_small, noisy, uniform_propensities),
+    "p of another action": (propensities_of_the_next_action, propensities_of_the_likeliest_action),
     "duplicated rows": (duplicated,),
     "drifting logger": (drifting,),
-    "unsupported action": (never_taken, shut_in_some_contexts),
+    "unsupported action": (never_taken, impossible_in_some_contexts),
     "reward scale change": (in_another_unit,),
     "shuffled propensity column": (shuffled,),
     "constant p with K changed": (one_action_more, one_action_less),
@@ -398,9 +421,9 @@ def case_name(value: object) -> str:
     return getattr(value, "__name__", str(value))
 
 
-# 989 other logs with these faults gave no miss, and 253 logs that are well no false alarm.
+# No fault was missed in 989 other logs, and there was no false alarm in 253 other sound logs.
 @pytest.mark.parametrize(("make", "fault", "name", "verdict"), FAULTS, ids=case_name)
-def test_every_planted_fault_is_found(make: Callable[[Chance], Log], fault: Fault, name: str, verdict: str) -> None:
+def test_every_planted_fault_is_reported(make: Callable[[Chance], Log], fault: Fault, name: str, verdict: str) -> None:
     rng = np.random.default_rng(5)
     report = check(fault(make(rng), rng))
     verdicts = ["warn", "fail"]
@@ -412,10 +435,10 @@ def test_every_planted_fault_is_found(make: Callable[[Chance], Log], fault: Faul
     ("fault", "cause"),
     [
         (shuffled, "as if the column had been shuffled"),
-        (of_the_next_action, "they look like those of another action"),
-        (of_the_likeliest_action, "they look like those of the likeliest action, whichever was taken"),
-        (even_on_record, "they are all alike, the actions are not"),
-        (action_in_the_context, "a feature gives the action away"),
+        (propensities_of_the_next_action, "they look like those of another action"),
+        (propensities_of_the_likeliest_action, "they look like those of the likeliest action, whichever was taken"),
+        (uniform_propensities, "they are all equal, but the actions are not"),
+        (action_in_the_context, "a feature contains the action"),
     ],
 )
 def test_the_cause_is_named(fault: Fault, cause: str) -> None:
@@ -426,6 +449,6 @@ def test_the_cause_is_named(fault: Fault, cause: str) -> None:
 def test_a_recorded_table_that_was_not_followed() -> None:
     rng = np.random.default_rng(7)
     log = paper(rng)
-    actions = draw_actions(np.roll(table_of(log), 1, axis=1), rng)
+    actions = draw_actions(np.roll(table_of(log), 1, axis=1), rng.random(len(log)))
     wrong = log.replace(_actions=actions, _propensities=table_of(log)[np.arange(len(log)), actions])
     assert check(wrong)["logging_probabilities"].verdict == "fail"

@@ -10,13 +10,13 @@ import pytest
 from scipy import stats
 
 from backcast._request import EvaluationRequest
-from backcast.environments.live import draw_actions
 from backcast.evaluators import DR, IPS, SNIPS, BaselineIPS
 from backcast.intervals.asymptotic import CressieRead, Normal, Student
 from backcast.intervals.betting import Betting
 from backcast.intervals.bootstrap import BCa, Bootstrap
 from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from backcast.policies.fixed import Fixed
 
 LEVEL = 0.9
@@ -76,7 +76,7 @@ def soft_log(n: int, run: int) -> Log:
     rng = np.random.default_rng((run, n, 3))
     x = rng.normal(size=(n, 1))
     table = softmax(x)
-    actions = draw_actions(table, rng)
+    actions = draw_actions(table, rng.random(len(table)))
     rewards = (rng.random(n) < reward_means(x)[np.arange(n), actions]).astype(np.float64)
     propensities = table[np.arange(n), actions]
     return Log(x, actions, rewards, propensities, n_actions=3, reward_range=(0, 1), logging_probabilities=table)

@@ -12,7 +12,7 @@ from scipy import stats
 
 import backcast as bc
 from backcast._engine.forward import RewardLaw, run_forward
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.evaluators._replicate_statistics import between_event_variance
 from backcast.intervals.learning import group_influence
 
@@ -102,7 +102,7 @@ def test_what_passes_have_in_common_is_told_from_what_each_does(count: int) -> N
 
 
 # light weights, and heavy ones: up to 30
-WORLDS = {logger: LinearWorld(3, 4, logistic=True, spread=0.5, logging=logger) for logger in ("uniform", "paper")}
+WORLDS = {logger: LinearEnvironment(3, 4, logistic=True, spread=0.5, logging=logger) for logger in ("uniform", "paper")}
 WORLD = WORLDS["uniform"]
 POLICY = bc.EpsilonGreedy(0.2)
 HORIZON, EVENTS, LOGS = 12, 600, 40

@@ -1,4 +1,4 @@
-"""A world so small that every history can be listed."""
+"""An environment so small that every history can be enumerated."""
 
 from __future__ import annotations
 
@@ -10,15 +10,17 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import FloatArray
-from backcast.environments.live import AnyPolicy, draw_actions, learning_batch, scored, start_copy, teach
+from backcast.environments.live import log_without_choices
 from backcast.errors import OptionError
 from backcast.log import Log
+from backcast.policies._calls import TrainingBatch, draw_actions, probabilities_of, start_copy, update_policy
+from backcast.policies.base import Policy, batch_size_of, is_learning
 
 __all__ = ["Event", "TabularWorld"]
 
 
 class Event(NamedTuple):
-    """One round of a tabular world: which context, which action, and a reward of 0 or 1."""
+    """One round: context, action, and a reward of 0 or 1."""
 
     context: int
     action: int
@@ -29,16 +31,16 @@ History: TypeAlias = tuple[Event, ...]
 
 
 class TabularWorld:
-    """X contexts, K actions, rewards of 0 or 1: small enough to know every law exactly.
+    """X contexts, K actions, rewards of 0 or 1: small enough to compute every distribution exactly.
 
-    Contexts are seen as indicator features, shape ``(n, X)``.
+    Contexts are indicator features, shape ``(n, X)``.
 
     Parameters
     ----------
     context_probabilities
-        Chance of each context, shape ``(X,)``.
+        Probability of each context, shape ``(X,)``.
     mean_rewards
-        Chance of reward 1 for each context and action, shape ``(X, K)``.
+        Probability of reward 1 for each context and action, shape ``(X, K)``.
     logging
         Probabilities of the logger, shape ``(X, K)``; None explores uniformly.
 
@@ -61,6 +63,7 @@ class TabularWorld:
         self.mean_rewards: FloatArray = means
         self.context_probabilities = _law("context_probabilities", context_probabilities, means.shape[:1])
         self.logging = uniform if logging is None else _law("logging", logging, means.shape)
+        self._contexts = log_without_choices(np.eye(self.n_contexts), self.n_actions)
 
     def __repr__(self) -> str:
         return f"TabularWorld({self.n_contexts} contexts, {self.n_actions} actions)"
@@ -76,10 +79,10 @@ class TabularWorld:
         return int(self.mean_rewards.shape[1])
 
     def log(self, n: int, rng: np.random.Generator) -> Log:
-        """A log of n independent events collected by the logger."""
+        """Return a log of n independent events collected by the logger."""
         contexts = rng.choice(self.n_contexts, size=n, p=self.context_probabilities)
         logging = self.logging[contexts]
-        actions = draw_actions(logging, rng)
+        actions = draw_actions(logging, rng.random(n))
         rewards = (rng.random(n) < self.mean_rewards[contexts, actions]).astype(np.float64)
         return Log(
             contexts=np.eye(self.n_contexts)[contexts],
@@ -92,17 +95,15 @@ class TabularWorld:
         )
 
     def value(self, probabilities: npt.ArrayLike) -> float:
-        """Expected reward of a fixed policy, given as a table of probabilities ``(X, K)``."""
+        """Return the expected reward of a fixed policy, given as a table of probabilities ``(X, K)``."""
         table = _law("probabilities", probabilities, self.mean_rewards.shape)
         return float(self.context_probabilities @ (table * self.mean_rewards).sum(axis=1))
 
-    def history_law(
-        self, policy: AnyPolicy, horizon: int, rng: np.random.Generator | None = None
-    ) -> dict[History, float]:
-        """Probability of every history of ``horizon`` rounds that the policy, learning as it goes, can live through.
+    def history_law(self, policy: Policy, horizon: int, rng: np.random.Generator | None = None) -> dict[History, float]:
+        """Return the probability of every possible history of ``horizon`` rounds of the policy, which may learn.
 
-        The tree has up to ``(2 X K)^horizon`` leaves. The policy is copied at every turn; ``rng`` is for policies
-        that ask for one at their start.
+        The tree has up to ``(2 X K)^horizon`` leaves. The policy is copied at every node; ``rng`` is passed
+        to ``start``.
 
         Examples
         --------
@@ -116,12 +117,12 @@ class TabularWorld:
         law: dict[History, float] = {}
         for node, chance in self._walk(policy, _positive(horizon) - 1, rng):
             if len(node.history) == horizon - 1:
-                # What the policy learns from the last round no longer matters.
+                # what the policy learns from the last round has no effect
                 law |= {(*node.history, event): chance * p for event, p in self._rounds(node)}
         return law
 
-    def learning_value(self, policy: AnyPolicy, horizon: int, rng: np.random.Generator | None = None) -> float:
-        """Exact ``V_T = E[(1/T) sum_t r_t]`` of a policy that may learn, over its first ``horizon`` rounds.
+    def learning_value(self, policy: Policy, horizon: int, rng: np.random.Generator | None = None) -> float:
+        """Return ``V_T = E[(1/T) sum_t r_t]``, exactly, of a policy that may learn, over ``horizon`` rounds.
 
         Examples
         --------
@@ -131,15 +132,14 @@ class TabularWorld:
         >>> TabularWorld([1.0], mean_rewards=[[1.0, 0.5]]).learning_value(Fair(), horizon=2)
         0.75
         """
-        # The expected reward of round t needs only the histories of t - 1 rounds.
+        # the expected reward of round t needs only the histories of t - 1 rounds
         nodes = self._walk(policy, _positive(horizon) - 1, rng)
         return sum(chance * self.value(node.probabilities) for node, chance in nodes) / horizon
 
-    def _walk(self, policy: AnyPolicy, depth: int, rng: np.random.Generator | None) -> Iterator[tuple[_Node, float]]:
-        """Every reachable history of at most ``depth`` rounds with its probability, parents before children."""
+    def _walk(self, policy: Policy, depth: int, rng: np.random.Generator | None) -> Iterator[tuple[_Node, float]]:
+        """Yield every possible history of at most ``depth`` rounds with its probability, parents before children."""
         seeded = np.random.default_rng(0) if rng is None else rng
-        own = start_copy(policy, self.n_actions, self.n_contexts, seeded)
-        stack = [(self._node(own, (), 0), 1.0)]
+        stack = [(self._node(start_copy(policy, self._contexts, seeded), (), 0), 1.0)]
         while stack:
             node, chance = stack.pop()
             yield node, chance
@@ -148,32 +148,33 @@ class TabularWorld:
                 stack += reversed(children)
 
     def _rounds(self, node: _Node) -> Iterator[tuple[Event, float]]:
-        """All that can happen in the next round, with its probability."""
+        """Yield all events that can happen in the next round, with their probabilities."""
         chosen = self.context_probabilities[:, None] * node.probabilities
         law = np.stack([chosen * (1 - self.mean_rewards), chosen * self.mean_rewards], axis=2)
         for x, a, r in np.argwhere(law > 0).tolist():
             yield Event(x, a, r), float(law[x, a, r])
 
-    def _node(self, policy: AnyPolicy, history: History, learnt: int) -> _Node:
-        return _Node(policy, history, learnt, scored(policy, np.eye(self.n_contexts), self.n_actions))
+    def _node(self, policy: Policy, history: History, learnt: int) -> _Node:
+        return _Node(policy, history, learnt, probabilities_of(policy, self._contexts))
 
     def _child(self, node: _Node, event: Event) -> _Node:
-        """The world after one more round; the policy learns when its batch is full."""
+        """Return the node after one more round; the policy learns when its batch is full."""
         history = (*node.history, event)
-        batch = learning_batch(node.policy)
-        if batch is None or len(history) - node.learnt < batch:
+        if not is_learning(node.policy) or len(history) - node.learnt < batch_size_of(node.policy):
             return node._replace(history=history)
-        contexts, actions, rewards = (np.array(column) for column in zip(*history[node.learnt :], strict=True))
+        rows, actions, rewards = (np.array(column) for column in zip(*history[node.learnt :], strict=True))
         policy = copy.deepcopy(node.policy)
-        chances = node.probabilities[contexts, actions]
-        teach(policy, np.eye(self.n_contexts)[contexts], actions, rewards.astype(np.float64), chances)
+        chances = node.probabilities[rows, actions]
+        update_policy(
+            policy, TrainingBatch(np.eye(self.n_contexts)[rows], actions, rewards.astype(np.float64), chances, rows)
+        )
         return self._node(policy, history, len(history))
 
 
 class _Node(NamedTuple):
-    """A policy in its present state, what happened so far, and how much of that it has learnt."""
+    """A policy in its present state, the history, and the number of rounds it has learned from."""
 
-    policy: AnyPolicy
+    policy: Policy
     history: History
     learnt: int
     probabilities: FloatArray
@@ -186,7 +187,7 @@ def _positive(horizon: int) -> int:
 
 
 def _law(name: str, given: npt.ArrayLike, shape: tuple[int, ...]) -> FloatArray:
-    """Probabilities of the asked shape, each row summing to 1."""
+    """Return validated probabilities of the given shape, each row summing to 1."""
     table = np.array(given, dtype=np.float64)
     if table.shape != shape:
         raise OptionError(f"{name} has shape {table.shape}; expected {shape}")

@@ -1,4 +1,4 @@
-"""The doctor's instruments: laws of the evidence, each check by itself, and the report."""
+"""Checks of logs: properties of the evidence, each check, and the report."""
 
 from __future__ import annotations
 
@@ -16,8 +16,7 @@ from scipy.stats import binom, poisson
 
 from backcast._arrays import FloatArray
 from backcast.checks import Finding, HealthReport, check
-from backcast.checks._association import predict_actions
-from backcast.checks._drift import association_with, rank_correlation
+from backcast.checks._association import predict_actions, rank_correlation
 from backcast.checks._evidence import (
     ODDS,
     SURE,
@@ -33,9 +32,9 @@ from backcast.checks._propensities import (
     rounded_propensities,
     unsupported_actions,
 )
-from backcast.checks._rewards import context_hashes, reward_leak, reward_range
+from backcast.checks._rewards import context_hashes, rank_association, reward_leak, reward_range
 from backcast.checks.log import CHECKS, LogFacts
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.policies.fixed import Fixed, Logged, Uniform
@@ -50,7 +49,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def paper_log(n: int = 2000, seed: int = 0) -> Log:
-    return LinearWorld(4, 3, logistic=True, logging="paper").log(n, rng(seed))
+    return LinearEnvironment(4, 3, logistic=True, logging="paper").log(n, rng(seed))
 
 
 def log_of(propensities: Any, actions: Any = None, **columns: Any) -> Log:
@@ -64,10 +63,10 @@ def log_of(propensities: Any, actions: Any = None, **columns: Any) -> Log:
 
 @quick
 @given(st.integers(0, 2**32 - 1), st.booleans())
-def test_wealth_of_the_gambler_is_fair(seed: int, blind: bool) -> None:
-    # the exact average of exp(evidence) over all histories of three choices is 1; less if the logger shuts an action
-    own = rng(seed)
-    mu, q = own.dirichlet(np.ones(3)), own.dirichlet(np.ones(3))
+def test_mean_wealth_of_the_gambler_is_one(seed: int, blind: bool) -> None:
+    # the exact mean of exp(evidence) over all histories of three choices is 1, or less if an action is never taken
+    generator = rng(seed)
+    mu, q = generator.dirichlet(np.ones(3)), generator.dirichlet(np.ones(3))
     if blind:
         mu = np.array([mu[0] + mu[1], mu[2], 0.0])
     average = 0.0
@@ -80,7 +79,7 @@ def test_wealth_of_the_gambler_is_fair(seed: int, blind: bool) -> None:
     assert blind or average == pytest.approx(1.0)
 
 
-def test_wealth_by_group_is_that_of_each_group() -> None:
+def test_evidence_by_group_is_that_of_each_group() -> None:
     ratios, groups = rng().exponential(size=60), rng(1).integers(3, size=60)
     grouped = excess_by_group(ratios, np.ones(60), groups, 3)
     np.testing.assert_allclose(grouped, [excess_evidence(ratios[groups == g]) for g in range(3)])
@@ -88,7 +87,7 @@ def test_wealth_by_group_is_that_of_each_group() -> None:
 
 @pytest.mark.parametrize("rate", [1.0, 5.0, 14.0, 20.0, 40.0, 100.0, 300.0, 2000.0])
 @pytest.mark.parametrize("weight", [1.0, 50.0])
-def test_shortfall_of_a_rare_choice_keeps_its_odds(rate: float, weight: float) -> None:
+def test_shortfall_evidence_has_the_stated_odds(rate: float, weight: float) -> None:
     counts = np.arange(int(rate) + 1)
     evidence = [shortfall_evidence(np.full(count, weight), rate * weight, weight) for count in counts]
     alarms = counts[np.array(evidence) >= SURE]
@@ -104,10 +103,10 @@ def test_tails_of_counts_are_bounded(n: int, p: float) -> None:
         assert both <= math.exp(-float(balance_evidence(hits - n * p, n * p * (1 - p))))
 
 
-# What the report is
+# The report
 
 
-def test_report_in_words_and_in_figures() -> None:
+def test_report_as_text_and_as_json() -> None:
     log = paper_log(8000)
     report = check(log.replace(_propensities=np.minimum(1.0, 2 * log.propensities), _logging=None))
     assert report.verdict == "fail"
@@ -117,13 +116,13 @@ def test_report_in_words_and_in_figures() -> None:
     assert text.startswith("Log(8,000 events, 4 actions, 3 features): fail\nfail  ")
     assert all(finding.message in text and finding.remedy in text for finding in report.faults)
     assert all(finding.remedy for finding in report.faults)
-    plain = json.loads(json.dumps(report.to_dict(), allow_nan=False))
-    assert plain["verdict"] == "fail"
-    assert plain["policy"] is None
-    assert [entry["name"] for entry in plain["findings"]] == [finding.name for finding in report.findings]
+    content = json.loads(json.dumps(report.to_dict(), allow_nan=False))
+    assert content["verdict"] == "fail"
+    assert content["policy"] is None
+    assert [entry["name"] for entry in content["findings"]] == [finding.name for finding in report.findings]
 
 
-def test_findings_are_found_by_name() -> None:
+def test_findings_are_looked_up_by_name() -> None:
     report = HealthReport("a log", (Finding("order", "warn", 1.0, "m", "r"),))
     assert report["order"].figure == 1.0
     with pytest.raises(OptionError, match="there is no finding 'odor'; there are order"):
@@ -134,7 +133,7 @@ def test_same_log_same_report() -> None:
     assert check(paper_log()) == check(paper_log())
 
 
-def test_names_are_those_of_the_checks() -> None:
+def test_findings_are_named_after_their_checks() -> None:
     log = with_estimated_propensities(paper_log(300), folds=2).replace(_logging=None)
     names = {finding.name for finding in check(log).findings}
     assert names == {test.__name__ for test in CHECKS} - {"logging_probabilities"}
@@ -144,22 +143,22 @@ def test_names_are_those_of_the_checks() -> None:
 @pytest.mark.parametrize("layout", ["dense", "sparse", "masked", "actions"])
 def test_small_logs_raise_no_alarm(n: int, layout: str) -> None:
     report = check(random_log(layout, n=n, seed=n), Uniform() if n > 100 else None)
-    # a handful of events may rest on one of them, have one reward, or be worth little to a policy
+    # few events may be dominated by one of them, have one reward, or be worth little for a policy
     allowed = {"propensity_range", "reward_range", "policy_overlap"} if n < 1000 else set()
     assert {finding.name for finding in report.faults} <= allowed
 
 
-def test_one_action_and_no_features_are_no_fault() -> None:
+def test_a_log_of_one_action_without_features_passes() -> None:
     report = check(Log(None, [0] * 300, rng().random(300), [1.0] * 300))
     assert report.verdict == "ok"
 
 
-def test_refuses_what_is_no_log() -> None:
+def test_other_objects_than_logs_are_rejected() -> None:
     with pytest.raises(OptionError, match=r"list is neither a log in memory nor a stream .*; read it with read_log"):
         check([1, 2])
 
 
-# Propensities as numbers
+# Values of propensities
 
 
 @pytest.mark.parametrize(
@@ -174,7 +173,7 @@ def test_constant_propensity_is_one_over_the_actions(propensity: float, n_action
 def test_constant_propensity_of_unseen_actions() -> None:
     few = rng().integers(1000, size=4000)
     assert constant_propensity(LogFacts(log_of([0.001] * 4000, actions=few, n_actions=1000))).verdict == "ok"
-    # nobody said that there are 50 actions, and few of them are seen
+    # the number of actions, 50, is not declared, and few of them are seen
     some = rng().integers(50, size=40)
     assert constant_propensity(LogFacts(log_of([0.02] * 40, actions=some))).verdict == "ok"
 
@@ -186,43 +185,43 @@ def test_constant_propensity_with_fewer_eligible_is_impossible() -> None:
     assert constant_propensity(LogFacts(log)).verdict == "fail"
 
 
-def test_nothing_explored() -> None:
+def test_a_log_without_exploration_fails() -> None:
     assert check(log_of([1.0] * 300))["propensity_range"].verdict == "fail"
 
 
-def test_one_event_outweighs_all_others() -> None:
+def test_an_event_that_dominates_all_others_is_reported() -> None:
     finding = check(log_of([0.5] * 299 + [1e-4]))["propensity_range"]
     assert finding.verdict == "warn"
     assert "row 299 alone has 94 % of all inverse propensities" in finding.message
 
 
-def test_round_numbers_of_a_logger_are_no_fault() -> None:
+def test_round_numbers_of_a_logger_pass() -> None:
     chosen = rng().choice([0.05, 0.1, 0.85], size=500)
     assert rounded_propensities(LogFacts(log_of(chosen))).verdict == "ok"
     drawn = np.maximum(0.01, rng().random(500).round(2))
     finding = rounded_propensities(LogFacts(log_of(drawn)))
     assert finding.verdict == "warn"
     assert "at most 2 decimals; the smallest, 0.01, may be off by 50 %" in finding.message
-    # rounding the sixth digit harms nobody
+    # rounding the sixth digit is harmless
     assert rounded_propensities(LogFacts(log_of(np.maximum(0.01, rng().random(500)).round(6)))).verdict == "ok"
 
 
-def test_limits_of_the_logger_itself_are_no_fault() -> None:
+def test_limits_of_the_logger_pass() -> None:
     # a softmax so sharp that both ends saturate: 0.1 for each loser, 0.8 for the winner, others in between
-    own = rng()
-    sharp = np.where(own.random(3000) < 0.5, 0.0, own.random(3000))
+    generator = rng()
+    sharp = np.where(generator.random(3000) < 0.5, 0.0, generator.random(3000))
     table = 0.1 + 0.7 * np.stack([1 - sharp, sharp, np.zeros(3000)], axis=1)
-    actions = (table.cumsum(axis=1) < own.random((3000, 1))).sum(axis=1)
+    actions = (table.cumsum(axis=1) < generator.random((3000, 1))).sum(axis=1)
     p = table[np.arange(3000), actions]
     finding = clipped_propensities(LogFacts(log_of(p, actions=actions)))
     assert finding.verdict == "ok"
-    assert "they add up, so the logger did so" in finding.message
+    assert "they add up, so it is the logger's limit" in finding.message
     capped = clipped_propensities(LogFacts(log_of(np.minimum(p, 0.6), actions=actions)))
     assert capped.verdict == "fail"
     assert "exactly 0.6 and none is above" in capped.message
 
 
-def test_estimates_are_called_so() -> None:
+def test_estimated_propensities_are_reported() -> None:
     finding = check(with_estimated_propensities(paper_log(400), folds=2))["estimated_propensities"]
     assert finding.verdict == "warn"
 
@@ -230,36 +229,36 @@ def test_estimates_are_called_so() -> None:
 # Actions
 
 
-def test_actions_too_rare_to_be_seen_are_no_fault() -> None:
+def test_actions_too_rare_to_be_seen_pass() -> None:
     seen = rng().integers(999, size=3000)
     ok = unsupported_actions(LogFacts(log_of([0.001] * 3000, actions=seen, n_actions=1000)))
     assert ok.verdict == "ok"
-    assert "too few events tell" in ok.message
+    assert "too few events to expect them" in ok.message
     never = unsupported_actions(LogFacts(log_of([0.5] * 300, n_actions=9)))
     assert never.verdict == "warn"
     assert never.message == "7 of 9 actions were never taken: 2, 3, 4, 5, 6 and 2 more"
 
 
-def test_actions_that_were_never_available_are_not_missed() -> None:
+def test_actions_that_were_never_available_are_not_reported() -> None:
     mask = np.tile([True, True, False], (300, 1))
     assert unsupported_actions(LogFacts(log_of([0.5] * 300, available=mask))).verdict == "ok"
 
 
-def test_predictions_only_look_back() -> None:
+def test_predictions_use_earlier_events_only() -> None:
     log = paper_log(1200)
-    found = predict_actions(log, np.arange(1200))
-    assert found is not None
-    assert found.rows.min() == 300
-    # other actions in the last half change predictions of the last half in nothing but the action that is looked at
+    prediction = predict_actions(log, np.arange(1200))
+    assert prediction is not None
+    assert prediction.rows.min() == 300
+    # other actions in the second half do not change the predicted probabilities there
     later = np.array(log.actions)
     later[600:] = (later[600:] + 1) % 4
     changed = predict_actions(log.replace(_actions=later), np.arange(1200))
     assert changed is not None
-    np.testing.assert_array_equal(found.top, changed.top)
-    np.testing.assert_array_equal(found.own[:300], changed.own[:300])
+    np.testing.assert_array_equal(prediction.top, changed.top)
+    np.testing.assert_array_equal(prediction.taken[:300], changed.taken[:300])
 
 
-def test_recorded_probabilities_are_held_to_what_happened() -> None:
+def test_recorded_probabilities_are_compared_with_frequencies() -> None:
     log = paper_log(3000)
     assert check(log)["logging_probabilities"].verdict == "ok"
     table = np.roll(np.asarray(log.logging_probabilities), 1, axis=1)
@@ -278,36 +277,36 @@ def test_reward_range() -> None:
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse", "actions"])
-def test_leaks_are_found_in_every_layout(layout: str) -> None:
-    own = rng()
-    rewards = (own.random(1000) < 0.2).astype(np.float64)
-    actions = own.integers(3, size=1000)
-    contexts = own.normal(size=(1000, 3, 4) if layout == "actions" else (1000, 4))
+def test_leaks_are_detected_in_every_layout(layout: str) -> None:
+    generator = rng()
+    rewards = (generator.random(1000) < 0.2).astype(np.float64)
+    actions = generator.integers(3, size=1000)
+    contexts = generator.normal(size=(1000, 3, 4) if layout == "actions" else (1000, 4))
     contexts[..., 2] = rewards[:, None] if layout == "actions" else rewards
     given: Any = scipy.sparse.csr_array(contexts) if layout == "sparse" else contexts
     finding = reward_leak(LogFacts(Log(given, actions, rewards, np.full(1000, 1 / 3))))
     assert finding.verdict == "warn"
-    assert "feature 2 tells the reward" in finding.message
+    assert "feature 2 determines the reward" in finding.message
 
 
-def test_a_good_predictor_is_no_leak() -> None:
-    own = rng()
-    x = own.normal(size=(2000, 2))
-    rewards = (own.random(2000) < 1 / (1 + np.exp(-6 * x[:, 0]))).astype(np.float64)
-    finding = reward_leak(LogFacts(Log(x, own.integers(2, size=2000), rewards, np.full(2000, 0.5))))
+def test_a_good_predictor_is_not_a_leak() -> None:
+    generator = rng()
+    x = generator.normal(size=(2000, 2))
+    rewards = (generator.random(2000) < 1 / (1 + np.exp(-6 * x[:, 0]))).astype(np.float64)
+    finding = reward_leak(LogFacts(Log(x, generator.integers(2, size=2000), rewards, np.full(2000, 0.5))))
     assert finding.verdict == "ok"
     assert finding.figure > 0.8
 
 
-def test_association_is_of_order_only() -> None:
+def test_association_depends_on_the_order_only() -> None:
     x = rng().normal(size=(200, 1))
-    np.testing.assert_allclose(association_with(x, np.exp(x[:, 0])), 1.0)
-    np.testing.assert_allclose(association_with(-x, (x[:, 0] > 0.5).astype(float)), 1.0)
-    assert association_with(x, np.zeros(200)).tolist() == [0.0]
+    np.testing.assert_allclose(rank_association(x, np.exp(x[:, 0])), 1.0)
+    np.testing.assert_allclose(rank_association(-x, (x[:, 0] > 0.5).astype(float)), 1.0)
+    assert rank_association(x, np.zeros(200)).tolist() == [0.0]
     assert rank_correlation(x[:, 0], np.ones(200)) == 0.0
 
 
-# Copies
+# Duplicates
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse", "masked", "actions"])
@@ -324,26 +323,28 @@ def _dense(log: Log) -> FloatArray:
     return np.asarray(contexts.toarray())
 
 
-def test_returning_contexts_are_no_copies() -> None:
-    own = rng()
-    users = own.normal(size=(50, 3))[own.integers(50, size=2000)]
-    log = Log(users, own.integers(4, size=2000), own.integers(2, size=2000), np.full(2000, 0.25))
+def test_repeated_contexts_are_not_duplicates() -> None:
+    generator = rng()
+    users = generator.normal(size=(50, 3))[generator.integers(50, size=2000)]
+    log = Log(users, generator.integers(4, size=2000), generator.integers(2, size=2000), np.full(2000, 0.25))
     assert check(log)["duplicates"].verdict == "ok"
 
 
-def test_copies_that_came_at_another_time_are_none() -> None:
-    own = rng()
-    log = Log(own.normal(size=(500, 2)), own.integers(2, size=500), own.random(500), np.full(500, 0.5))
+def test_copies_at_other_times_are_not_duplicates() -> None:
+    generator = rng()
+    log = Log(
+        generator.normal(size=(500, 2)), generator.integers(2, size=500), generator.random(500), np.full(500, 0.5)
+    )
     twice = log[np.concatenate([np.arange(500), np.arange(50)])]
     assert check(twice)["duplicates"].verdict == "fail"
     timed = twice.replace(_times=np.arange(550))
     assert check(timed)["duplicates"].verdict == "ok"
 
 
-# A policy
+# How a log suits a policy
 
 
-def test_the_loggers_own_policy_fits() -> None:
+def test_the_policy_of_the_logger_fits() -> None:
     report = check(paper_log(), Logged())
     assert report.policy is not None
     assert report.policy.effective_sample_size == pytest.approx(2000)
@@ -354,7 +355,7 @@ def test_the_loggers_own_policy_fits() -> None:
     assert report.to_dict()["policy"]["largest_weights"][0][1] == pytest.approx(1.0)
 
 
-def test_choices_that_are_not_in_the_log() -> None:
+def test_choices_outside_the_log_are_reported() -> None:
     log = log_of([0.5] * 2000, n_actions=4)
     half = check(log, Fixed([0.25, 0.25, 0.5, 0.0]))
     assert half["policy_support"].verdict == "fail"
@@ -369,9 +370,9 @@ def test_choices_that_are_not_in_the_log() -> None:
     assert none.policy.effective_sample_size == 0.0
 
 
-def test_few_events_that_carry_the_weight() -> None:
-    own = rng()
-    actions = (own.random(4000) < 0.01).astype(np.int64)
+def test_few_events_with_most_of_the_weight_are_reported() -> None:
+    generator = rng()
+    actions = (generator.random(4000) < 0.01).astype(np.int64)
     log = log_of(np.where(actions == 1, 0.01, 0.99), actions=actions)
     report = check(log, Fixed([0.0, 1.0]))
     assert report["policy_overlap"].verdict == "warn"
@@ -386,21 +387,25 @@ class Learner:
         return np.full((contexts.shape[0], 4), 0.25)
 
     def learn(self, *columns: Any) -> None:
-        raise AssertionError("nobody is taught here")
+        raise AssertionError("check must not train a policy")
 
 
-def test_learning_policies_get_an_evaluator_of_their_own() -> None:
+def test_evaluators_recommended_for_learning_policies() -> None:
     log = paper_log(600)
     learner = Learner()
-    still = check(log, learner)
-    assert still.policy is not None
-    assert still.policy.learning
-    assert still.policy.evaluator == "ClockReplay()"
+    report = check(log, learner)
+    assert report.policy is not None
+    assert report.policy.learning
+    assert report.policy.evaluator == "ClockReplay()"
     ordered = check(log, learner, exchangeable=False)
     assert ordered.policy is not None
     assert ordered.policy.evaluator == "DRns(q=0.01)"
+    falling = log.replace(_rewards=np.linspace(1.0, 0.0, 600))
+    drifting = check(falling, learner)
+    assert drifting.policy is not None
+    assert drifting.policy.evaluator == "DRns(q=0.01)"
 
 
-def test_refuses_what_is_no_policy() -> None:
+def test_other_objects_than_policies_are_rejected() -> None:
     with pytest.raises(OptionError, match="is not a policy"):
         check(paper_log(60), "greedy")

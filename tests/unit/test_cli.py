@@ -195,7 +195,7 @@ class TestDrift:
         assert run(f"{EVALUATE} {policies} --replicates {'60' if words == '--exchangeable' else 'none'} {words}") == 0
         warning = capsys.readouterr().err
         overruled = (
-            "" if words == "--exchangeable" else "; it is evaluated in log order. Say --exchangeable to overrule"
+            "" if words == "--exchangeable" else "; it is evaluated in log order. Pass --exchangeable to override"
         )
         assert warning.startswith(f"warning: rewards drift along the log, so its order may matter{overruled}")
         assert warning.count("\n") == 1

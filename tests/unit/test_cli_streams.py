@@ -87,9 +87,9 @@ def test_a_longer_stream_is_checked_by_a_sample_that_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
-    document = result(f"check log.parquet {COLUMNS} --stream", capsys)
-    assert document["log"] == ("300 events, in stretches evenly spread over LogStream(600 events in 1 file, 2 actions)")
-    assert document["verdict"] == "ok"
+    found = result(f"check log.parquet {COLUMNS} --stream", capsys)
+    assert found["log"] == ("300 events in evenly spaced slices of LogStream(600 events in 1 file, 2 actions)")
+    assert found["verdict"] == "ok"
     monkeypatch.setattr(doctor, "MOST_BYTES", 200 * 8 * 5)
     assert result(f"check log.parquet {COLUMNS} --stream", capsys)["log"].startswith("200 events")
     # the log in memory is looked at whole

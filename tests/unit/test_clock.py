@@ -13,7 +13,7 @@ import pytest
 
 import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.evaluators._replicate_statistics import PassResult
 from backcast.evaluators.clock_replay import subsets_are_long_enough
 
@@ -70,7 +70,7 @@ def test_round_robin_reaches_nearly_all_events(n_actions: int) -> None:
 
 
 def test_self_evaluation_accepts_every_event() -> None:
-    log = LinearWorld(3, 4, logging="paper").log(500, np.random.default_rng(0))
+    log = LinearEnvironment(3, 4, logging="paper").log(500, np.random.default_rng(0))
     passed = clock(log, bc.Logged(log.logging_probabilities), horizon=500)
     assert passed.accepted.all()
     assert (passed.exhausted == 0).all()
@@ -99,7 +99,7 @@ def test_separate_histories_are_as_many_as_fit_into_what_the_policy_can_use(n_ac
 def test_what_a_logger_rarely_does_makes_histories_alike() -> None:
     rare, often = (
         bc.evaluate(
-            LinearWorld(4, 5, logistic=True, logging=logging, seed=1).log(1500, np.random.default_rng(0)),
+            LinearEnvironment(4, 5, logistic=True, logging=logging, seed=1).log(1500, np.random.default_rng(0)),
             bc.EpsilonGreedy(0.1, batch_size=5),
             bc.ClockReplay(),
             horizon=20,
@@ -111,7 +111,7 @@ def test_what_a_logger_rarely_does_makes_histories_alike() -> None:
 
 
 def certificate(horizon: int) -> float:
-    log = LinearWorld(3, 4).log(600, np.random.default_rng(0))
+    log = LinearEnvironment(3, 4).log(600, np.random.default_rng(0))
     found = bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(), horizon=horizon, replicates=None)
     assert isinstance(found.diagnostics, ClockDiagnostics)
     return found.diagnostics.bias_certificate
@@ -124,7 +124,7 @@ def test_the_certificate_is_0_far_from_exhaustion_and_grows_near_it() -> None:
 
 @pytest.mark.parametrize("policy", [bc.UCB1(), bc.EpsilonGreedy()])
 def test_without_a_horizon_one_is_taken_that_all_passes_reach(policy: Any) -> None:
-    log = LinearWorld(3, 4, logging="uniform").log(600, np.random.default_rng(0))
+    log = LinearEnvironment(3, 4, logging="uniform").log(600, np.random.default_rng(0))
     strict, lax, alone = (
         bc.evaluate(log, policy, bc.ClockReplay(tolerance=tolerance), reward_model=0.5, replicates=replicates)
         for tolerance, replicates in ((0.0, 60), (1.0, 60), (1.0, None))
@@ -136,7 +136,7 @@ def test_without_a_horizon_one_is_taken_that_all_passes_reach(policy: Any) -> No
 
 
 def test_one_prediction_for_all_is_the_same_as_a_table_of_it() -> None:
-    log = LinearWorld(3, 4).log(200, np.random.default_rng(0))
+    log = LinearEnvironment(3, 4).log(200, np.random.default_rng(0))
     table = np.full((200, 3), 0.25)
     one, other = (
         bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(), reward_model=model, horizon=20, replicates=None)
@@ -146,7 +146,7 @@ def test_one_prediction_for_all_is_the_same_as_a_table_of_it() -> None:
 
 
 def test_a_pool_takes_a_part_of_the_log_for_each_pass() -> None:
-    log = LinearWorld(3, 4, logistic=True).log(900, np.random.default_rng(0))
+    log = LinearEnvironment(3, 4, logistic=True).log(900, np.random.default_rng(0))
     values = [
         bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(pool=pool), reward_model=0.5, horizon=20, replicates=None)
         for pool in (300, 900, 1000)
@@ -156,7 +156,7 @@ def test_a_pool_takes_a_part_of_the_log_for_each_pass() -> None:
     assert abs(values[0].value - values[1].value) < 6 * values[0].diagnostics.to_dict()["monte_carlo_error"]
 
 
-LOG = LinearWorld(3, 4, logistic=True, logging="paper").log(600, np.random.default_rng(1))
+LOG = LinearEnvironment(3, 4, logistic=True, logging="paper").log(600, np.random.default_rng(1))
 
 
 def estimate(policy: Any, replicates: Any, n_jobs: int = 1, seed: int = 5, evaluator: Any = None) -> bc.Estimate:
@@ -274,7 +274,7 @@ def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:
 
 
 def error_with(logging: Any, groups_per_subset: int | None) -> float:
-    log = LinearWorld(4, 5, logistic=True, logging=logging, seed=1).log(600, np.random.default_rng(2))
+    log = LinearEnvironment(4, 5, logistic=True, logging=logging, seed=1).log(600, np.random.default_rng(2))
     interval = bc.GroupJackknife(groups_per_subset=groups_per_subset)
     options: dict[str, Any] = {"horizon": 15, "reward_model": 0.5, "replicates": 60}
     return bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), interval=interval, **options).std_error

@@ -10,10 +10,10 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._auto import drift
-from backcast.environments import LinearWorld
+from backcast.checks._drift import find_drift
+from backcast.environments import LinearEnvironment
 
-WORLD = LinearWorld(3, 2, seed=3, logistic=True, logging="paper")
+WORLD = LinearEnvironment(3, 2, seed=3, logistic=True, logging="paper")
 LOG = WORLD.log(1500, np.random.default_rng(1))
 POLICIES = {"greedy": bc.EpsilonGreedy(0.2, batch_size=5), "even": bc.EpsilonGreedy(1.0, batch_size=5)}
 
@@ -82,8 +82,8 @@ def test_auto_says_what_it_chose(policy: Any, options: dict[str, Any], evaluator
 
 def test_drift_is_seen_and_warned_of() -> None:
     moved = LOG.replace(_rewards=np.where(np.arange(1500) < 750, LOG.rewards, LOG.rewards / 4))
-    assert drift(LOG) == []
-    assert drift(moved) == ["rewards"]
+    assert find_drift(LOG).detected == []
+    assert find_drift(moved).detected == ["rewards"]
     with pytest.warns(bc.DriftWarning, match="evaluated in log order"):
         found = bc.evaluate(moved, bc.LinUCB(), horizon=20)
     assert found.evaluator.startswith("DRns")
@@ -130,7 +130,7 @@ def test_monitor_refuses_what_breaks_its_promise() -> None:
 
 
 def test_fixed_policies_are_paired_by_event() -> None:
-    log = LinearWorld(3, 4, logistic=True).log(1500, np.random.default_rng(2))
+    log = LinearEnvironment(3, 4, logistic=True).log(1500, np.random.default_rng(2))
     near, far = bc.Fixed([0.4, 0.3, 0.3]), bc.Fixed([0.3, 0.4, 0.3])
     found = bc.compare(log, {"near": near, "far": far}, bc.IPS())
     gap = found.differences[0]
@@ -146,14 +146,14 @@ def test_fixed_policies_are_paired_by_event() -> None:
 
 @pytest.mark.parametrize("evaluator", [bc.SNIPS(), bc.DR(), bc.SNDR(), bc.BaselineIPS(), "auto"])
 def test_a_policy_differs_from_itself_by_nothing(evaluator: Any) -> None:
-    log = LinearWorld(3, 4, logistic=True).log(400, np.random.default_rng(2))
+    log = LinearEnvironment(3, 4, logistic=True).log(400, np.random.default_rng(2))
     policies = {name: bc.Fixed([0.5, 0.3, 0.2]) for name in ("one", "same")}
     gap = bc.compare(log, policies, evaluator).differences[0]
     assert (gap.value, gap.std_error) == (0.0, 0.0)
 
 
 def test_the_error_of_a_paired_difference_is_its_spread_over_logs() -> None:
-    world, runs = LinearWorld(3, 4, logistic=True, logging="paper"), 120
+    world, runs = LinearEnvironment(3, 4, logistic=True, logging="paper"), 120
     policies = {"a": bc.Fixed([0.6, 0.2, 0.2]), "b": bc.Fixed([0.2, 0.6, 0.2])}
     gaps = [
         bc.compare(world.log(400, np.random.default_rng(run)), policies, bc.SNIPS()).differences[0]
@@ -166,7 +166,7 @@ def test_the_error_of_a_paired_difference_is_its_spread_over_logs() -> None:
 
 
 def test_learners_over_permutations_are_paired_too() -> None:
-    log = LinearWorld(2, 2, logistic=True).log(600, np.random.default_rng(2))
+    log = LinearEnvironment(2, 2, logistic=True).log(600, np.random.default_rng(2))
     policies = {"one": bc.UCB1(), "same": bc.UCB1(), "even": bc.Uniform()}
     options: dict[str, Any] = {"horizon": 10, "replicates": 60, "reward_model": 0.5}
     found = bc.compare(log, policies, bc.DRns(q=0.01), **options)
@@ -181,6 +181,6 @@ def test_learners_over_permutations_are_paired_too() -> None:
 
 
 def test_the_order_of_the_log_is_kept_unless_it_may_be_permuted() -> None:
-    log = LinearWorld(2, 2, logistic=True).log(600, np.random.default_rng(2))
+    log = LinearEnvironment(2, 2, logistic=True).log(600, np.random.default_rng(2))
     found = bc.compare(log, {"one": bc.UCB1(), "two": bc.LinUCB()}, bc.DRns(q=0.01), horizon=10, reward_model=0.5)
     assert any("one by one" in note for note in found.notes)

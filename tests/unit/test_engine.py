@@ -12,10 +12,11 @@ from hypothesis import strategies as st
 import backcast as bc
 from backcast._arrays import concat_contexts
 from backcast._engine.equations import is_accepted, quantile_rank
-from backcast._engine.forward import RewardLaw, draw_action, draw_reward, run_forward
+from backcast._engine.forward import RewardLaw, draw_reward, run_forward
 from backcast._engine.quantile import grow, new_quantile, observe, quantile
 from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._engine.replay_loop import CURVE_BINS, CurveSums, TraceArrays
+from backcast.policies._calls import draw_action
 from backcast.reference import event_value
 
 ratios = st.lists(

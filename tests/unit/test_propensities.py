@@ -1,4 +1,4 @@
-"""Estimated propensities and mixed logs: what they get right, what they say, what they refuse."""
+"""Estimated propensities and mixed logs: accuracy, diagnostics, rejected input."""
 
 from __future__ import annotations
 
@@ -13,8 +13,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeClassifier
 
 from backcast._arrays import FloatArray
-from backcast.environments import LinearWorld
-from backcast.environments.live import draw_actions
+from backcast.environments import LinearEnvironment
 from backcast.errors import LogError, OptionError
 from backcast.evaluation import evaluate
 from backcast.evaluators import IPS, SNIPS
@@ -25,6 +24,7 @@ from backcast.evaluators.rejection import RS
 from backcast.evaluators.reward_distribution import CVaR
 from backcast.log import Log
 from backcast.monitoring import Monitor
+from backcast.policies._calls import draw_actions
 from backcast.policies.context_free import UCB1
 from backcast.policies.fixed import Fixed
 from backcast.propensities import PropensityEstimate, estimate_propensities, mix_logs, with_estimated_propensities
@@ -34,7 +34,7 @@ from backcast.propensities.estimate import (
     balanced_folds,
     calibration_error,
     fit_calibration,
-    lift_to_floor,
+    raise_to_floor,
 )
 from backcast.propensities.mixing import balanced_probabilities
 from tests.conftest import random_log
@@ -49,13 +49,13 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 def soft_logger(contexts: FloatArray) -> FloatArray:
-    """A softmax of linear scores with 8 % of even exploration."""
+    """A softmax of linear scores with 8 % of uniform exploration."""
     scores = contexts @ rng(3).normal(size=(contexts.shape[1], K))
     return 0.08 / K + 0.92 * softmax_among(scores, np.ones(scores.shape, bool))
 
 
 def soft_log(n: int = 4000, seed: int = 0) -> Log:
-    return LinearWorld(K, 3, logistic=True, logging=soft_logger).log(n, rng(seed))
+    return LinearEnvironment(K, 3, logistic=True, logging=soft_logger).log(n, rng(seed))
 
 
 def table_of(log: Log) -> FloatArray:
@@ -64,12 +64,12 @@ def table_of(log: Log) -> FloatArray:
 
 
 def masked_log(contexts: Any, scores: FloatArray, seed: int = 0) -> Log:
-    own = rng(seed)
+    generator = rng(seed)
     n, k = scores.shape
-    available = own.random((n, k)) < 0.6
-    available[np.arange(n), own.integers(k, size=n)] = True
+    available = generator.random((n, k)) < 0.6
+    available[np.arange(n), generator.integers(k, size=n)] = True
     chances = softmax_among(scores, available)
-    actions = draw_actions(chances, own)
+    actions = draw_actions(chances, generator.random(len(chances)))
     taken = chances[np.arange(n), actions]
     return Log(contexts, actions, np.zeros(n), taken, n_actions=k, available=available, logging_probabilities=chances)
 
@@ -79,49 +79,49 @@ def masked_log(contexts: Any, scores: FloatArray, seed: int = 0) -> Log:
 
 def test_recovers_a_softmax_with_exploration() -> None:
     log = soft_log()
-    found = estimate_propensities(log)
-    # an average error of 0.0115 at 20,000 events, of 0.02 at 4,000; a model of no use (frequencies) is off by 0.22
-    assert np.abs(found.probabilities - table_of(log)).mean() < 0.04
-    assert found.diagnostics.calibration_error < 0.03
-    assert abs(found.diagnostics.inverse_mean - 1) < 0.1
+    estimate = estimate_propensities(log)
+    # an average error of 0.0115 at 20,000 events, of 0.02 at 4,000; frequencies alone are off by 0.22
+    assert np.abs(estimate.probabilities - table_of(log)).mean() < 0.04
+    assert estimate.diagnostics.calibration_error < 0.03
+    assert abs(estimate.diagnostics.inverse_mean - 1) < 0.1
 
 
 def test_recovers_exploration_that_no_softmax_can_express() -> None:
-    log = LinearWorld(K, 3, logistic=True, logging="paper").log(6000, rng())
-    found = estimate_propensities(log).diagnostics
+    log = LinearEnvironment(K, 3, logistic=True, logging="paper").log(6000, rng())
+    diagnostics = estimate_propensities(log).diagnostics
     # the paper's logger puts 0.7 on the best action: 0.3 is spread; a standard error is about 0.01
-    assert abs(found.exploration - 0.3) < 0.06
-    assert abs(found.inverse_mean - 1) < 0.1
+    assert abs(diagnostics.exploration - 0.3) < 0.06
+    assert abs(diagnostics.inverse_mean - 1) < 0.1
     raw = estimate_propensities(log, calibrate=False).diagnostics
-    assert raw.calibration_error > 3 * found.calibration_error
+    assert raw.calibration_error > 3 * diagnostics.calibration_error
 
 
 @pytest.mark.parametrize("layout", ["masked", "actions"])
-def test_knows_what_could_not_be_chosen(layout: str) -> None:
-    own = rng(1)
+def test_unavailable_actions_get_probability_zero(layout: str) -> None:
+    generator = rng(1)
     n = 4000
     if layout == "actions":
-        features = own.normal(size=(n, K, 2))
+        features = generator.normal(size=(n, K, 2))
         log = masked_log(features, features @ np.array([1.0, -1.0]))
     else:
-        contexts = own.normal(size=(n, 2))
-        log = masked_log(contexts, contexts @ own.normal(size=(2, K)))
-    found = estimate_propensities(log)
-    assert (found.probabilities[~np.asarray(log.available)] == 0).all()
-    assert np.abs(found.probabilities - table_of(log)).mean() < 0.03
+        contexts = generator.normal(size=(n, 2))
+        log = masked_log(contexts, contexts @ generator.normal(size=(2, K)))
+    estimate = estimate_propensities(log)
+    assert (estimate.probabilities[~np.asarray(log.available)] == 0).all()
+    assert np.abs(estimate.probabilities - table_of(log)).mean() < 0.03
 
 
 @pytest.mark.parametrize("layout", ["dense", "sparse", "masked", "actions"])
 def test_rows_are_distributions_with_a_floor(layout: str) -> None:
     log = random_log(layout, n=120)
-    found = estimate_propensities(log, folds=3, floor=0.05)
-    np.testing.assert_allclose(found.probabilities.sum(axis=1), 1.0, atol=1e-9)
-    np.testing.assert_array_equal(found.propensities, found.probabilities[np.arange(120), log.actions])
-    assert found.propensities.min() >= 0.05 - 1e-12
-    assert found.floor == 0.05
+    estimate = estimate_propensities(log, folds=3, floor=0.05)
+    np.testing.assert_allclose(estimate.probabilities.sum(axis=1), 1.0, atol=1e-9)
+    np.testing.assert_array_equal(estimate.propensities, estimate.probabilities[np.arange(120), log.actions])
+    assert estimate.propensities.min() >= 0.05 - 1e-12
+    assert estimate.floor == 0.05
     eligible = np.ones((120, 3), bool) if log.available is None else log.available
-    assert (found.probabilities[eligible] >= 0.05 - 1e-12).all()
-    assert (found.probabilities[~eligible] == 0).all()
+    assert (estimate.probabilities[eligible] >= 0.05 - 1e-12).all()
+    assert (estimate.probabilities[~eligible] == 0).all()
 
 
 def test_sparse_and_dense_contexts_agree() -> None:
@@ -133,16 +133,16 @@ def test_sparse_and_dense_contexts_agree() -> None:
 
 
 def test_no_features_gives_frequencies() -> None:
-    found = estimate_propensities(None, [0, 0, 0, 1] * 50)
-    np.testing.assert_allclose(found.probabilities, np.tile([0.75, 0.25], (200, 1)), atol=0.02)
+    estimate = estimate_propensities(None, [0, 0, 0, 1] * 50)
+    np.testing.assert_allclose(estimate.probabilities, np.tile([0.75, 0.25], (200, 1)), atol=0.02)
 
 
-def test_an_event_never_tells_its_own_propensity() -> None:
-    # contexts that name the event would give a model its own action; held out, they tell nothing
+def test_an_event_is_predicted_by_models_not_fitted_on_it() -> None:
+    # contexts that identify the event would reveal its action to a model fitted on it
     n = 200
     actions = rng().integers(2, size=n)
-    found = estimate_propensities(np.eye(n), actions, DecisionTreeClassifier(max_leaf_nodes=50))
-    np.testing.assert_allclose(found.propensities, 0.5, atol=0.15)
+    estimate = estimate_propensities(np.eye(n), actions, DecisionTreeClassifier(max_leaf_nodes=50))
+    np.testing.assert_allclose(estimate.propensities, 0.5, atol=0.15)
 
 
 def test_same_seed_same_estimate() -> None:
@@ -152,19 +152,19 @@ def test_same_seed_same_estimate() -> None:
     assert (first != other).any()
 
 
-def test_any_classifier_may_be_the_model() -> None:
+def test_any_classifier_can_be_the_model() -> None:
     log = soft_log(3000)
     model = DecisionTreeClassifier(min_samples_leaf=50)
-    found = estimate_propensities(log, model=model)
+    estimate = estimate_propensities(log, model=model)
     # frequencies alone are off by 0.22
-    assert np.abs(found.probabilities - table_of(log)).mean() < 0.1
+    assert np.abs(estimate.probabilities - table_of(log)).mean() < 0.1
     assert not hasattr(model, "classes_")
 
 
 def test_actions_that_never_occur_have_no_probability() -> None:
-    found = estimate_propensities(rng().normal(size=(90, 2)), [0, 1, 3] * 30, n_actions=5)
-    assert (found.probabilities[:, [2, 4]] == 0).all()
-    assert found.diagnostics.actions_seen == 3
+    estimate = estimate_propensities(rng().normal(size=(90, 2)), [0, 1, 3] * 30, n_actions=5)
+    assert (estimate.probabilities[:, [2, 4]] == 0).all()
+    assert estimate.diagnostics.actions_seen == 3
 
 
 def test_rare_actions_are_spread_over_folds() -> None:
@@ -173,16 +173,16 @@ def test_rare_actions_are_spread_over_folds() -> None:
     assert sorted(parts[actions == 1].tolist()) == [0, 1, 2, 3, 4]
 
 
-def test_diagnostics_tell_the_share_at_the_floor() -> None:
-    own = rng()
-    contexts = np.where(own.random((600, 1)) < 0.5, 1.0, -1.0)
+def test_diagnostics_contain_the_share_at_the_floor() -> None:
+    generator = rng()
+    contexts = np.where(generator.random((600, 1)) < 0.5, 1.0, -1.0)
     actions = (contexts[:, 0] > 0).astype(np.int64)
-    actions[:12] = 1 - actions[:12]  # twelve surprises: the model gives each about 0.02
-    found = estimate_propensities(contexts, actions, calibrate=False, floor=0.05)
-    assert found.diagnostics.share_floored == 0.02
-    assert found.diagnostics.smallest == pytest.approx(0.05)
-    assert "share floored" in str(found.diagnostics)
-    assert found.diagnostics.to_dict()["events"] == 600
+    actions[:12] = 1 - actions[:12]  # the model gives each of these about 0.02
+    estimate = estimate_propensities(contexts, actions, calibrate=False, floor=0.05)
+    assert estimate.diagnostics.share_floored == 0.02
+    assert estimate.diagnostics.smallest == pytest.approx(0.05)
+    assert "share floored" in str(estimate.diagnostics)
+    assert estimate.diagnostics.to_dict()["events"] == 600
 
 
 @pytest.mark.parametrize(
@@ -194,17 +194,17 @@ def test_diagnostics_tell_the_share_at_the_floor() -> None:
         ({"model": LinearSVC()}, "has no predict_proba"),
     ],
 )
-def test_refuses_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
+def test_invalid_options_are_rejected(options: dict[str, Any], message: str) -> None:
     with pytest.raises((OptionError, LogError), match=message):
         estimate_propensities(random_log("dense"), **options)
 
 
-def test_refuses_classifiers_of_contexts_where_actions_have_features() -> None:
+def test_classifiers_are_rejected_if_actions_have_features() -> None:
     with pytest.raises(OptionError, match="features of each action; leave model=None"):
         estimate_propensities(random_log("actions"), model=DecisionTreeClassifier())
 
 
-def test_refuses_contexts_without_actions() -> None:
+def test_missing_columns_are_rejected() -> None:
     with pytest.raises(OptionError, match="actions are missing"):
         estimate_propensities(np.zeros((9, 1)))
     with pytest.raises(OptionError, match="actions or rewards are missing"):
@@ -215,7 +215,7 @@ def test_refuses_contexts_without_actions() -> None:
 
 
 def every_kind_of_result(log: Log) -> list[Any]:
-    """Results with diagnostics of every kind, of fixed policies and of learning ones, in memory and in parts."""
+    """Return results with every kind of diagnostics, of fixed and learning policies, in memory and in parts."""
     few = log[:300]
     monitor = Monitor(UCB1(), reward_range=(0.0, 1.0), smallest_propensity=1e-3)
     monitor.feed(few)
@@ -231,7 +231,7 @@ def every_kind_of_result(log: Log) -> list[Any]:
     ]
 
 
-def test_results_say_that_propensities_were_estimated() -> None:
+def test_results_are_marked_if_propensities_were_estimated() -> None:
     known = soft_log(3000)
     log = with_estimated_propensities(
         known.contexts, known.actions, known.rewards, n_actions=K, reward_range=(0.0, 1.0), times=np.arange(3000)
@@ -240,15 +240,15 @@ def test_results_say_that_propensities_were_estimated() -> None:
     assert log[:5].propensities_estimated
     assert log.reward_range == (0.0, 1.0)
     estimate = evaluate(log, Fixed([0.25] * K), IPS())
-    for found in (estimate, *every_kind_of_result(log)):
-        assert found.diagnostics.to_dict()["propensities_estimated"] is True
-        assert "Propensities were estimated from the log" in str(found)
+    for result in (estimate, *every_kind_of_result(log)):
+        assert result.diagnostics.to_dict()["propensities_estimated"] is True
+        assert "Propensities were estimated from the log" in str(result)
     truth = evaluate(known, Fixed([0.25] * K), IPS())
     # both have standard errors of about 0.02, from the same events
     assert abs(estimate.value - truth.value) < 0.04
 
 
-def test_a_log_of_doubtful_propensities_can_be_estimated_anew() -> None:
+def test_propensities_of_a_log_can_be_replaced() -> None:
     log = soft_log(400)
     again = with_estimated_propensities(log, folds=3)
     assert isinstance(estimate_propensities(log, folds=3), PropensityEstimate)
@@ -266,48 +266,48 @@ def test_a_log_of_doubtful_propensities_can_be_estimated_anew() -> None:
 @given(st.integers(0, 2**32 - 1), st.floats(0.1, 4.0), st.floats(0.0, 0.9))
 def test_calibration_keeps_distributions_and_order(seed: int, exponent: float, exploration: float) -> None:
     chances = rng(seed).dirichlet(np.ones(4), size=5)
-    calibrated = Calibration(exponent, exploration).applied(chances)
+    calibrated = Calibration(exponent, exploration).apply(chances)
     np.testing.assert_allclose(calibrated.sum(axis=1), 1.0)
     np.testing.assert_array_equal(calibrated.argsort(axis=1), chances.argsort(axis=1))
 
 
-def test_calibration_is_found_from_what_happened() -> None:
-    own = rng(2)
-    chances = own.dirichlet(np.ones(3), size=8000)
-    truth = Calibration(exponent=0.5, exploration=0.2).applied(chances)
-    found = fit_calibration(chances, draw_actions(truth, own))
-    assert np.abs(found.applied(chances) - truth).mean() < 0.01
-    # the likelihood at the optimum beats that of the truth: nothing was left on the table
-    actions = draw_actions(truth, own)
-    best = fit_calibration(chances, actions).applied(chances)
+def test_calibration_is_recovered_from_actions() -> None:
+    generator = rng(2)
+    chances = generator.dirichlet(np.ones(3), size=8000)
+    truth = Calibration(exponent=0.5, exploration=0.2).apply(chances)
+    calibration = fit_calibration(chances, draw_actions(truth, generator.random(len(truth))))
+    assert np.abs(calibration.apply(chances) - truth).mean() < 0.01
+    # the likelihood at the optimum is at least that of the truth
+    actions = draw_actions(truth, generator.random(len(truth)))
+    best = fit_calibration(chances, actions).apply(chances)
     rows = np.arange(8000)
     assert np.log(best[rows, actions]).mean() >= np.log(truth[rows, actions]).mean() - 1e-9
 
 
 @quick
 @given(st.integers(0, 2**32 - 1), st.floats(0.0, 0.24))
-def test_floor_is_kept_and_rows_sum_to_one(seed: int, floor: float) -> None:
+def test_probabilities_are_above_the_floor_and_sum_to_one(seed: int, floor: float) -> None:
     chances = rng(seed).dirichlet(np.full(4, 0.2), size=6)
-    lifted = lift_to_floor(chances, np.ones((6, 4), bool), floor)
-    np.testing.assert_allclose(lifted.sum(axis=1), 1.0)
-    assert (lifted >= floor - 1e-12).all()
-    # what needs no lifting only gives way
-    assert (lifted[chances > floor] <= chances[chances > floor] + 1e-12).all()
+    raised = raise_to_floor(chances, np.ones((6, 4), bool), floor)
+    np.testing.assert_allclose(raised.sum(axis=1), 1.0)
+    assert (raised >= floor - 1e-12).all()
+    # probabilities above the floor are never increased
+    assert (raised[chances > floor] <= chances[chances > floor] + 1e-12).all()
 
 
-def test_calibration_error_sees_confidence_that_is_not_earned() -> None:
-    own = rng()
-    actions = own.integers(2, size=4000)
-    sure = np.where(own.random((4000, 1)) < 0.5, [[0.9, 0.1]], [[0.1, 0.9]])
+def test_calibration_error_of_an_overconfident_model() -> None:
+    generator = rng()
+    actions = generator.integers(2, size=4000)
+    sure = np.where(generator.random((4000, 1)) < 0.5, [[0.9, 0.1]], [[0.1, 0.9]])
     assert calibration_error(sure, actions, np.ones((4000, 2), bool)) == pytest.approx(0.4, abs=0.03)
 
 
-def test_softmax_fits_what_it_is_given() -> None:
-    own = rng(5)
-    features = own.normal(size=(6000, 3, 2))
+def test_logit_recovers_its_slopes() -> None:
+    generator = rng(5)
+    features = generator.normal(size=(6000, 3, 2))
     slopes = np.array([1.0, -0.5])
     chances = softmax_among(features @ slopes, np.ones((6000, 3), bool))
-    actions = draw_actions(chances, own)
+    actions = draw_actions(chances, generator.random(len(chances)))
     fitted = fit_logit(Log(features, actions, np.zeros(6000), np.ones(6000)))
     # the standard error of a slope is about 0.02
     np.testing.assert_allclose(fitted.slopes, slopes, atol=0.1)
@@ -334,10 +334,10 @@ def ips_terms(log: Log) -> FloatArray:
 
 def two_logs(sizes: tuple[int, int], seed: int) -> list[Log]:
     worlds = (TabularWorld(CONTEXTS, MEANS, FIRST), TabularWorld(CONTEXTS, MEANS, SECOND))
-    return [world.log(n, own) for world, n, own in zip(worlds, sizes, rng(seed).spawn(2), strict=True)]
+    return [world.log(n, generator) for world, n, generator in zip(worlds, sizes, rng(seed).spawn(2), strict=True)]
 
 
-def test_balanced_union_is_unbiased() -> None:
+def test_the_mixture_is_unbiased() -> None:
     truth = TabularWorld(CONTEXTS, MEANS).value(TARGET)
     loggers = [logger(FIRST), logger(SECOND)]
     values = [ips_terms(mix_logs(two_logs((60, 140), seed), loggers)).mean() for seed in range(200)]
@@ -346,10 +346,10 @@ def test_balanced_union_is_unbiased() -> None:
 
 
 def variance(laws: list[FloatArray], weighing: list[FloatArray], sizes: list[int], means: FloatArray) -> float:
-    """Exact variance of IPS over a union of logs of one context, rewards 0 or 1, events weighed by 1/weighing."""
+    """Exact variance of IPS over a union of logs of one context, rewards 0 or 1, events weighted by 1/weighing."""
     total, n = 0.0, sum(sizes)
-    for law, own, size in zip(laws, weighing, sizes, strict=True):
-        weights = TARGET[0] / own
+    for law, generator, size in zip(laws, weighing, sizes, strict=True):
+        weights = TARGET[0] / generator
         mean, square = (law * weights * means).sum(), (law * weights**2 * means).sum()
         total += size / n**2 * (square - mean**2)
     return total
@@ -357,16 +357,16 @@ def variance(laws: list[FloatArray], weighing: list[FloatArray], sizes: list[int
 
 @quick
 @given(st.integers(0, 2**32 - 1), st.integers(1, 50), st.integers(1, 50))
-def test_balanced_union_never_varies_more(seed: int, first: int, second: int) -> None:
-    own = rng(seed)
-    laws = list(np.maximum(own.dirichlet(np.full(3, 0.5), size=2), 1e-3))
+def test_the_mixture_never_has_a_larger_variance(seed: int, first: int, second: int) -> None:
+    generator = rng(seed)
+    laws = list(np.maximum(generator.dirichlet(np.full(3, 0.5), size=2), 1e-3))
     laws = [law / law.sum() for law in laws]
-    sizes, means = [first, second], own.random(3)
+    sizes, means = [first, second], generator.random(3)
     mixed = balanced_probabilities([law[None] for law in laws], sizes)[0]
     assert variance(laws, [mixed, mixed], sizes, means) <= variance(laws, laws, sizes, means) * (1 + 1e-12)
 
 
-def test_balanced_union_of_opposite_loggers_varies_much_less() -> None:
+def test_the_mixture_of_opposite_loggers_has_a_much_smaller_variance() -> None:
     laws = [np.array([0.98, 0.01, 0.01]), np.array([0.01, 0.98, 0.01])]
     means, mixed = np.full(3, 0.5), np.array([0.495, 0.495, 0.01])
     assert variance(laws, [mixed, mixed], [10, 10], means) < variance(laws, laws, [10, 10], means) / 3
@@ -381,7 +381,7 @@ def test_balanced_propensities_by_hand() -> None:
     assert mixed.reward_range == (0.0, 1.0)
 
 
-def test_one_log_stays_as_it_was() -> None:
+def test_a_single_log_is_unchanged() -> None:
     log = two_logs((50, 1), 3)[0]
     again = mix_logs([log], [logger(FIRST)])
     np.testing.assert_allclose(again.propensities, log.propensities)
@@ -397,27 +397,27 @@ def test_logs_of_every_layout_mix(layout: str) -> None:
     assert (mixed.available is None) == (logs[0].available is None)
 
 
-def test_policies_may_be_the_loggers() -> None:
-    class Tossed:
+def test_policies_can_be_the_loggers() -> None:
+    class Coin:
         def probabilities(self, contexts: Any, available: Any = None) -> FloatArray:
             return np.full((contexts.shape[0], 2), 0.5)
 
     log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5], times=[1, 2])
-    mixed = mix_logs([log, log], [Tossed(), Tossed()])
+    mixed = mix_logs([log, log], [Coin(), Coin()])
     assert mixed.times is not None
     assert mixed.times.tolist() == [1, 2, 1, 2]
 
 
-def test_mixed_masks_are_filled_up() -> None:
-    open_log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
-    shut = Log(None, [0, 0], [0, 1], [1.0, 1.0], available=[[True, False]] * 2)
+def test_missing_masks_are_filled_with_true() -> None:
+    unmasked = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
+    masked = Log(None, [0, 0], [0, 1], [1.0, 1.0], available=[[True, False]] * 2)
     halves, first = np.full((4, 2), 0.5), np.tile([1.0, 0.0], (4, 1))
-    mixed = mix_logs([open_log, shut], [halves, first])
+    mixed = mix_logs([unmasked, masked], [halves, first])
     assert mixed.available is not None
     assert mixed.available.tolist() == [[True, True]] * 2 + [[True, False]] * 2
 
 
-def test_estimated_propensities_are_not_forgotten() -> None:
+def test_the_mixture_of_estimated_propensities_is_marked() -> None:
     log = two_logs((40, 40), 0)[0].replace(propensities_estimated=True)
     assert mix_logs([log], [logger(SECOND)]).propensities_estimated
 
@@ -439,12 +439,12 @@ class Learner:
         ([logger(FIRST / 2), logger(SECOND)], "probabilities must be >= 0 and sum to 1"),
     ],
 )
-def test_mixing_refuses(loggers: list[Any], message: str) -> None:
+def test_invalid_loggers_are_rejected(loggers: list[Any], message: str) -> None:
     with pytest.raises((OptionError, LogError), match=message):
         mix_logs(two_logs((20, 20), 0), loggers)
 
 
-def test_mixing_refuses_logs_that_differ() -> None:
+def test_logs_that_differ_are_rejected() -> None:
     log = Log([[0.0]], ["a"], [0], [1.0])
     with pytest.raises(LogError, match="log 1 has other action labels than log 0"):
         mix_logs([log, Log([[0.0]], ["b"], [0], [1.0])], [None, None])

@@ -17,7 +17,7 @@ from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
 from backcast._arrays import Contexts, FloatArray
-from backcast.environments import classification_world
+from backcast.environments import classification_environment
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
 from backcast.reward_models import (
@@ -356,7 +356,7 @@ def spread_ratio(seed: int, loss: bool) -> float:
     generator = rng(seed)
     labels = generator.integers(6, size=2000)
     features = generator.standard_normal((6, 10))[labels] + generator.standard_normal((2000, 10))
-    log = classification_world(features, labels, loss=loss).log(generator)
+    log = classification_environment(features, labels, loss=loss).log(generator)
     rough = PerAction().fit(log[:300]).predict(log.contexts)
     best = rough.argmin(axis=1) if loss else rough.argmax(axis=1)
     target = 0.1 / 6 + 0.9 * (np.arange(6) == best[:, None])
@@ -378,7 +378,7 @@ def test_low_variance_lowers_the_spread_on_logs_as_in_the_paper(loss: bool) -> N
 def test_losses_are_treated_as_negated_rewards() -> None:
     labels = rng(1).integers(3, size=600)
     features = rng(2).standard_normal((3, 4))[labels] + rng(3).standard_normal((600, 4))
-    gains, losses = (classification_world(features, labels, loss=loss).log(rng(4)) for loss in (False, True))
+    gains, losses = (classification_environment(features, labels, loss=loss).log(rng(4)) for loss in (False, True))
     spreads = [[choice.std_dev for choice in LowVariance().fit(log).tried] for log in (gains, losses)]
     assert np.allclose(spreads[0], spreads[1])
 

@@ -13,7 +13,7 @@ from sklearn.linear_model import LinearRegression, Ridge
 import backcast.evaluators._reward_predictions as predicting
 from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest, Evaluator
-from backcast.environments import LinearWorld
+from backcast.environments import LinearEnvironment
 from backcast.errors import EvaluationError, OptionError, PolicyError
 from backcast.evaluation import evaluate
 from backcast.evaluators import (
@@ -104,7 +104,7 @@ def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
 
 @pytest.mark.parametrize("evaluator", UNBIASED, ids=lambda evaluator: type(evaluator).__name__)
 def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
-    world = LinearWorld(3, 4, logistic=True, logging="paper", seed=2)
+    world = LinearEnvironment(3, 4, logistic=True, logging="paper", seed=2)
     weights = np.random.default_rng(1).normal(size=(4, 3))
 
     def policy(contexts: Any) -> Any:
@@ -118,7 +118,7 @@ def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
 
 
 def test_a_good_model_takes_variance_away() -> None:
-    world = LinearWorld(4, 5, noise=0.1, logging="uniform", seed=1)
+    world = LinearEnvironment(4, 5, noise=0.1, logging="uniform", seed=1)
     log = world.log(4000, np.random.default_rng(0))
     policy = Fixed([0.7, 0.1, 0.1, 0.1])
     assert (

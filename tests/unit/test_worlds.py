@@ -1,4 +1,4 @@
-"""Worlds: what they say they are worth is what they pay."""
+"""Environments: the values they report are the mean rewards they pay."""
 
 from __future__ import annotations
 
@@ -13,14 +13,15 @@ from hypothesis import strategies as st
 from scipy.stats import chi2
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
-from backcast.environments import LinearWorld, classification_world, coin_flips, run_live
-from backcast.environments.live import draw_actions, exploring_scores, paper_logging, sharp_logging
+from backcast.environments import LinearEnvironment, classification_environment, coin_flips, run_live
+from backcast.environments.live import draw_exploration_scores, paper_logging, sharp_logging
 from backcast.errors import LogError, OptionError, PolicyError
 from backcast.log import Log
+from backcast.policies._calls import draw_actions
 from tests.support.tabular import TabularWorld
 
-# Means of chance are held to 4 standard errors: a sound world strays that far once in 16,000 draws. Chi-squares are
-# held to their 1e-4 tail. Seeds are fixed, so a test that passes goes on passing.
+# Sample means may differ by 4 standard errors (false alarm: 1 in 16,000), chi-square statistics up to their 1e-4 tail.
+# Seeds are fixed, so the tests are deterministic.
 FAR = 4.0
 TAIL = 1e-4
 
@@ -30,7 +31,7 @@ def rng(seed: int = 0) -> np.random.Generator:
 
 
 class Fixed:
-    """A table of probabilities for each context of a tabular world."""
+    """A policy given by a table of probabilities, one row per context."""
 
     def __init__(self, table: Any) -> None:
         self.table = np.asarray(table, dtype=float)
@@ -41,7 +42,7 @@ class Fixed:
 
 
 class Counting:
-    """Leans towards the action that paid most so far; learns ``batch_size`` events at a time."""
+    """Prefers the action with the largest total reward; learns ``batch_size`` events at a time."""
 
     def __init__(self, n_actions: int, batch_size: int = 1) -> None:
         self.earned = np.ones(n_actions)
@@ -81,17 +82,17 @@ def inverse_propensity(log: Log, target: FloatArray) -> FloatArray:
 
 
 def assert_close(sample: FloatArray, truth: float, spread: float = 0.0) -> None:
-    """The mean of the sample is the truth, itself known up to ``spread``."""
+    """The mean of the sample agrees with the truth, which has the standard error ``spread``."""
     error = (sample.var() / sample.size + spread**2) ** 0.5
     assert abs(sample.mean() - truth) < FAR * error
 
 
-# Chance
+# Drawing actions
 
 
 def test_actions_are_drawn_with_their_probabilities() -> None:
     law = np.array([0.0, 0.5, 0.125, 0.375, 0.0])
-    drawn = draw_actions(np.tile(law, (20_000, 1)), rng(1))
+    drawn = draw_actions(np.tile(law, (20_000, 1)), rng(1).random(20_000))
     assert chi_square_is_small(np.bincount(drawn, minlength=5).astype(float), 20_000 * law)
 
 
@@ -101,8 +102,8 @@ def test_actions_are_drawn_with_their_probabilities() -> None:
     temperature=st.floats(0.01, 10.0),
 )
 @settings(max_examples=50, deadline=None)
-def test_loggers_give_every_action_a_chance_that_sums_to_one(n_actions: int, seed: int, temperature: float) -> None:
-    scores = exploring_scores(20, n_actions, rng(seed))
+def test_probabilities_of_loggers_are_positive_and_sum_to_one(n_actions: int, seed: int, temperature: float) -> None:
+    scores = draw_exploration_scores(20, n_actions, rng(seed))
     assert ((scores >= 0.1) & (scores <= 1)).all()
     good = np.arange(n_actions) == rng(seed).integers(n_actions, size=20)[:, None]
     floor = 0.5 / n_actions
@@ -130,7 +131,7 @@ def test_tabular_propensities_match_the_frequencies() -> None:
     assert log.reward_range == (0.0, 1.0)
 
 
-def test_tabular_value_is_what_inverse_propensities_find() -> None:
+def test_tabular_value_agrees_with_inverse_propensity_weighting() -> None:
     world = some_world()
     table = np.array([[0.2, 0.3, 0.5], [0.6, 0.3, 0.1]])
     log = world.log(40_000, rng(3))
@@ -156,15 +157,15 @@ def test_the_law_of_histories_sums_to_one(horizon: int, batch_size: int) -> None
 def test_a_fixed_policys_histories_follow_the_product_law() -> None:
     world = TabularWorld([0.25, 0.75], mean_rewards=[[0.5, 0.25], [0.125, 1.0]])
     table = np.array([[0.25, 0.75], [0.5, 0.5]])
-    one = {
+    law_of_one_round = {
         (x, a, r): world.context_probabilities[x] * table[x, a] * abs(1 - r - world.mean_rewards[x, a])
         for x, a, r in product(range(2), range(2), range(2))
     }
     law = world.history_law(Fixed(table), 3)
-    for history in product(one, repeat=3):
-        expected = np.prod([one[event] for event in history])
-        found = sum(chance for events, chance in law.items() if tuple(map(tuple, events)) == history)
-        assert found == pytest.approx(float(expected), abs=1e-15)
+    for history in product(law_of_one_round, repeat=3):
+        expected = np.prod([law_of_one_round[event] for event in history])
+        total = sum(chance for events, chance in law.items() if tuple(map(tuple, events)) == history)
+        assert total == pytest.approx(float(expected), abs=1e-15)
 
 
 def test_the_learning_value_is_the_mean_over_histories() -> None:
@@ -193,7 +194,7 @@ def test_a_fixed_policys_learning_value_is_its_value() -> None:
     assert world.learning_value(Fixed(table), 4) == pytest.approx(world.value(table), abs=1e-12)
 
 
-def test_a_policy_that_wants_to_know_the_sizes_is_told() -> None:
+def test_start_gets_the_numbers_of_actions_and_features() -> None:
     class Started(Fixed):
         def __init__(self) -> None:
             super().__init__(np.zeros((0, 0)))
@@ -220,16 +221,16 @@ def test_a_policy_that_wants_to_know_the_sizes_is_told() -> None:
         (lambda: some_world().history_law(Counting(3), 0), "horizon is 0"),
     ],
 )
-def test_tabular_worlds_refuse_what_makes_no_sense(make: Any, message: str) -> None:
+def test_tabular_world_rejects_invalid_options(make: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
         make()
 
 
-def test_broken_policies_are_named() -> None:
+def test_invalid_probabilities_are_reported() -> None:
     world = some_world()
     with pytest.raises(PolicyError, match=r"shape \(2, 2\); expected \(2, 3\)"):
         world.learning_value(Counting(2), 1)
-    with pytest.raises(PolicyError, match="row 1: probabilities are"):
+    with pytest.raises(PolicyError, match=r"row 1: Fixed.probabilities sum to 0\.5"):
         world.learning_value(Fixed([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), 1)
 
 
@@ -250,8 +251,8 @@ class Greedy:
 
 @pytest.mark.parametrize("logging", ["uniform", "paper", "sharp"])
 @pytest.mark.parametrize("logistic", [False, True])
-def test_linear_value_is_what_inverse_propensities_find(logging: Any, logistic: bool) -> None:
-    world = LinearWorld(3, 4, logistic=logistic, curvature=0.25, spread=0.5, logging=logging)
+def test_linear_value_agrees_with_inverse_propensity_weighting(logging: Any, logistic: bool) -> None:
+    world = LinearEnvironment(3, 4, logistic=logistic, curvature=0.25, spread=0.5, logging=logging)
     policy = Greedy(4, 3)
     log = world.log(30_000, rng(4))
     truth = world.value(policy, 100_000, rng(5))
@@ -260,7 +261,7 @@ def test_linear_value_is_what_inverse_propensities_find(logging: Any, logistic: 
 
 @pytest.mark.parametrize("logging", ["uniform", "paper", "sharp"])
 def test_linear_propensities_match_the_frequencies(logging: Any) -> None:
-    log = LinearWorld(4, 3, logging=logging).log(20_000, rng(6))
+    log = LinearEnvironment(4, 3, logging=logging).log(20_000, rng(6))
     law = log.logging_probabilities
     assert law is not None
     # Events sorted by the chance of action 0 and cut in ten: the action's count in each part is known.
@@ -271,52 +272,52 @@ def test_linear_propensities_match_the_frequencies(logging: Any) -> None:
         assert abs(surplus.sum()) < FAR * error
 
 
-def test_the_papers_logger_prefers_the_best_action_and_the_sharp_one_leaves_little() -> None:
-    world = LinearWorld(4, 3, logging="paper")
+def test_paper_logger_prefers_the_best_action_and_sharp_logger_explores_little() -> None:
+    world = LinearEnvironment(4, 3, logging="paper")
     log = world.log(500, rng(7))
     law = log.logging_probabilities
     assert law is not None
     means = world.mean_rewards(np.asarray(log.contexts))
     assert np.array_equal(law.argmax(axis=1), means.argmax(axis=1))
-    sharp = LinearWorld(4, 3, logging="sharp").log(500, rng(7)).logging_probabilities
+    sharp = LinearEnvironment(4, 3, logging="sharp").log(500, rng(7)).logging_probabilities
     assert sharp is not None
     assert sharp.min() == pytest.approx(0.01, abs=1e-4)
     assert sharp.max(axis=1).mean() > 0.8
 
 
 def test_rewards_are_around_their_means() -> None:
-    linear = LinearWorld(1, 3, noise=0.5)
+    linear = LinearEnvironment(1, 3, noise=0.5)
     log = linear.log(20_000, rng(8))
     residuals = log.rewards - linear.mean_rewards(np.asarray(log.contexts))[:, 0]
     assert_close(residuals, 0.0)
     assert_close(np.square(residuals), 0.25)
-    coin = LinearWorld(1, 3, noise=1.0, logistic=True, signal=5.0)
+    coin = LinearEnvironment(1, 3, noise=1.0, logistic=True, signal=5.0)
     assert np.array_equal(coin.mean_rewards(rng(1).standard_normal((5, 3))), np.full((5, 1), 0.5))
 
 
-def test_linear_scores_are_linear_until_bent() -> None:
+def test_scores_are_linear_without_curvature() -> None:
     contexts = rng(1).standard_normal((50, 3))
-    straight = LinearWorld(2, 3, seed=4)
-    assert np.allclose(straight.mean_rewards(2 * contexts), 2 * straight.mean_rewards(contexts))
-    bent = LinearWorld(2, 3, seed=4, curvature=0.5)
-    assert not np.allclose(bent.mean_rewards(contexts), straight.mean_rewards(contexts), atol=0.1)
-    # The bend has mean 0: it hides from a linear model without moving the level.
-    surplus = (bent.mean_rewards(rng(2).standard_normal((50_000, 3))))[:, 0]
+    linear = LinearEnvironment(2, 3, seed=4)
+    assert np.allclose(linear.mean_rewards(2 * contexts), 2 * linear.mean_rewards(contexts))
+    curved = LinearEnvironment(2, 3, seed=4, curvature=0.5)
+    assert not np.allclose(curved.mean_rewards(contexts), linear.mean_rewards(contexts), atol=0.1)
+    # The quadratic part has mean 0: it changes what a linear model can fit, but not the mean.
+    surplus = (curved.mean_rewards(rng(2).standard_normal((50_000, 3))))[:, 0]
     assert_close(surplus, 0.0)
 
 
-def test_a_world_is_its_seed() -> None:
+def test_an_environment_depends_only_on_its_seed() -> None:
     contexts = rng(1).standard_normal((5, 3))
-    same = LinearWorld(2, 3, seed=1).mean_rewards(contexts)
-    assert np.array_equal(same, LinearWorld(2, 3, seed=1).mean_rewards(contexts))
-    assert not np.array_equal(same, LinearWorld(2, 3, seed=2).mean_rewards(contexts))
+    same = LinearEnvironment(2, 3, seed=1).mean_rewards(contexts)
+    assert np.array_equal(same, LinearEnvironment(2, 3, seed=1).mean_rewards(contexts))
+    assert not np.array_equal(same, LinearEnvironment(2, 3, seed=2).mean_rewards(contexts))
 
 
-def test_a_logger_of_ones_own() -> None:
-    world = LinearWorld(2, 3, logging=lambda contexts: np.tile([0.25, 0.75], (len(contexts), 1)))
+def test_a_function_can_be_the_logger() -> None:
+    world = LinearEnvironment(2, 3, logging=lambda contexts: np.tile([0.25, 0.75], (len(contexts), 1)))
     log = world.log(100, rng(1))
     assert set(log.propensities) == {0.25, 0.75}
-    broken = LinearWorld(2, 3, logging=lambda contexts: np.tile([0.25, 0.5], (len(contexts), 1)))
+    broken = LinearEnvironment(2, 3, logging=lambda contexts: np.tile([0.25, 0.5], (len(contexts), 1)))
     with pytest.raises(LogError, match="sum to 1"):
         broken.log(10, rng(1))
 
@@ -326,13 +327,13 @@ def test_a_logger_of_ones_own() -> None:
     [
         ({"n_actions": 0}, "n_actions is 0"),
         ({"noise": -1.0}, "noise is -1.0"),
-        ({"noise": 2.0, "logistic": True}, "a share <= 1"),
+        ({"noise": 2.0, "logistic": True}, "<= 1 if logistic=True"),
         ({"logging": "best"}, "logging is 'best'"),
     ],
 )
-def test_linear_worlds_refuse_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
+def test_linear_environment_rejects_invalid_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        LinearWorld(**{"n_actions": 2, "n_features": 2, **options})
+        LinearEnvironment(**{"n_actions": 2, "n_features": 2, **options})
 
 
 # Classification
@@ -347,12 +348,12 @@ def labelled(n: int) -> tuple[FloatArray, BoolArray]:
 @pytest.mark.parametrize("loss", [False, True])
 def test_conversion_follows_the_paper(loss: bool) -> None:
     features, labels = labelled(20_000)
-    log = classification_world(features, labels, loss=loss).log(rng(6))
+    log = classification_environment(features, labels, loss=loss).log(rng(6))
     law = log.logging_probabilities
     assert law is not None
     right = labels[np.arange(20_000), log.actions]
     assert np.array_equal(log.rewards, (right != loss).astype(float))
-    # Take away what the labels give; what is left is the random part, between 0.3 * 0.1 / 3.1 and 0.3 * 1 / 1.3.
+    # Without the share of the labels, the random part remains, between 0.3 * 0.1 / 3.1 and 0.3 * 1 / 1.3.
     spread = law - 0.7 * labels / labels.sum(axis=1, keepdims=True)
     assert np.allclose(spread.sum(axis=1), 0.3)
     assert spread.min() >= 0.3 * 0.1 / 3.1 - 1e-12
@@ -364,9 +365,9 @@ def test_conversion_follows_the_paper(loss: bool) -> None:
 
 
 @pytest.mark.parametrize("loss", [False, True])
-def test_classification_value_is_what_inverse_propensities_find(loss: bool) -> None:
+def test_classification_value_agrees_with_inverse_propensity_weighting(loss: bool) -> None:
     features, labels = labelled(20_000)
-    world = classification_world(features, labels, loss=loss)
+    world = classification_environment(features, labels, loss=loss)
     target = rng(7).dirichlet(np.ones(4), size=20_000)
     log = world.log(rng(8))
     assert_close(inverse_propensity(log, target), world.value(target))
@@ -375,13 +376,13 @@ def test_classification_value_is_what_inverse_propensities_find(loss: bool) -> N
 def test_losses_are_one_minus_rewards() -> None:
     features, labels = labelled(50)
     target = rng(7).dirichlet(np.ones(4), size=50)
-    gain, cost = (classification_world(features, labels, loss=loss).value(target) for loss in (False, True))
+    gain, cost = (classification_environment(features, labels, loss=loss).value(target) for loss in (False, True))
     assert gain + cost == pytest.approx(1)
 
 
 def test_labels_of_one_kind_and_sparse_features() -> None:
     features = scipy.sparse.csr_matrix(np.eye(4))
-    world = classification_world(features, ["b", "a", "c", "a"])
+    world = classification_environment(features, ["b", "a", "c", "a"])
     assert world.action_labels == ("a", "b", "c")
     assert world.n_actions == 3
     assert np.array_equal(world.rewards, [[0, 1, 0], [1, 0, 0], [0, 0, 1], [1, 0, 0]])
@@ -400,14 +401,14 @@ def test_labels_of_one_kind_and_sparse_features() -> None:
         (0, r"labels have shape \(\)"),
     ],
 )
-def test_classification_refuses_what_makes_no_sense(labels: Any, message: str) -> None:
+def test_classification_environment_rejects_invalid_labels(labels: Any, message: str) -> None:
     with pytest.raises(OptionError, match=message):
-        classification_world(np.zeros((2, 1)), labels)
+        classification_environment(np.zeros((2, 1)), labels)
 
 
-def test_a_policys_table_must_fit() -> None:
+def test_probabilities_must_have_the_shape_of_the_labels() -> None:
     with pytest.raises(OptionError, match=r"shape \(1, 2\); expected \(2, 2\)"):
-        classification_world(np.zeros((2, 1)), [0, 1]).value([[0.5, 0.5]])
+        classification_environment(np.zeros((2, 1)), [0, 1]).value([[0.5, 0.5]])
 
 
 # Live
@@ -423,25 +424,25 @@ def test_live_runs_earn_the_enumerated_value(batch_size: int) -> None:
     assert policy.taught == []
 
 
-def test_a_live_learner_gets_whole_batches_and_its_own_probabilities() -> None:
-    taught: list[Counting] = []
+def test_a_policy_learns_whole_batches_with_its_probabilities() -> None:
+    copies: list[Counting] = []
 
-    class Kept(Counting):
+    class Recorded(Counting):
         def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-            taught.append(self)
+            copies.append(self)
 
-    run_live(np.zeros((3, 1)), np.tile([0.5, 0.0], (3, 1)), Kept(2, batch_size=3), horizon=10, runs=2, rng=rng(1))
-    assert [learner.taught for learner in taught] == [[3, 3, 3], [3, 3, 3]]
-    assert taught[0].given[:3] == [0.5, 0.5, 0.5]
+    run_live(np.zeros((3, 1)), np.tile([0.5, 0.0], (3, 1)), Recorded(2, batch_size=3), horizon=10, runs=2, rng=rng(1))
+    assert [policy.taught for policy in copies] == [[3, 3, 3], [3, 3, 3]]
+    assert copies[0].given[:3] == [0.5, 0.5, 0.5]
 
 
-def test_a_table_without_draws_pays_what_it_says() -> None:
+def test_rewards_are_those_of_the_table_without_draw() -> None:
     table = np.array([[0.25, 0.75]])
     earned = run_live(np.eye(1), table, Fixed([[0.0, 1.0]]), horizon=5, runs=3, rng=rng(1))
     assert np.array_equal(earned, [0.75] * 3)
 
 
-def test_live_runs_are_their_seed() -> None:
+def test_live_runs_depend_only_on_their_seed() -> None:
     arguments: dict[str, Any] = {"horizon": 20, "runs": 3}
     table = rng(1).random((30, 3))
     first, second, third = (
@@ -458,10 +459,10 @@ def test_live_runs_are_their_seed() -> None:
         ({"reward_table": np.zeros(3)}, r"reward_table has shape \(3,\)"),
         ({"reward_table": np.zeros((2, 3))}, r"expected \(3, K\)"),
         ({"horizon": 0}, "horizon is 0"),
-        ({"runs": 0}, "runs 0"),
+        ({"runs": 0}, "runs is 0"),
     ],
 )
-def test_live_refuses_what_makes_no_sense(options: dict[str, Any], message: str) -> None:
-    asked: dict[str, Any] = {"reward_table": np.zeros((3, 3)), "horizon": 1, "runs": 1, **options}
+def test_run_live_rejects_invalid_options(options: dict[str, Any], message: str) -> None:
+    arguments: dict[str, Any] = {"reward_table": np.zeros((3, 3)), "horizon": 1, "runs": 1, **options}
     with pytest.raises(OptionError, match=message):
-        run_live(np.zeros((3, 1)), policy=Counting(3), rng=rng(1), **asked)
+        run_live(np.zeros((3, 1)), policy=Counting(3), rng=rng(1), **arguments)

@@ -6,12 +6,12 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import BoolArray, FloatArray, IntArray, as_kernel_array
+from backcast._arrays import BoolArray, FloatArray, as_kernel_array
 from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, update_on_events
+from backcast.policies._calls import draw_action, draw_actions, probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -28,38 +28,11 @@ class RewardLaw(NamedTuple):
 
 
 @compiled
-def draw_action(probabilities: FloatArray, uniform: float) -> int:
-    """The action where the cumulative probability passes the draw.
-
-    >>> draw_action(np.array([0.25, 0.75]), 0.3)
-    1
-    """
-    total = 0.0
-    last = 0
-    for a in range(probabilities.size):
-        if probabilities[a] > 0.0:
-            last = a
-            total += probabilities[a]
-            if uniform < total:
-                return a
-    return last
-
-
-@compiled
 def draw_reward(law: RewardLaw, mean: float, uniform: float) -> float:
     """One reward of this mean: ``high`` with probability ``(mean - low)/(high - low)``, or mean plus residual."""
     if law.residuals.size == 0:
         return law.high if uniform < (mean - law.low) / (law.high - law.low) else law.low
     return float(mean + law.residuals[int(uniform * law.residuals.size)])
-
-
-@compiled
-def draw_actions(probabilities: FloatArray, uniforms: FloatArray) -> IntArray:
-    """One action for each row of probabilities."""
-    actions = np.empty(uniforms.size, dtype=np.int64)
-    for k in range(uniforms.size):
-        actions[k] = draw_action(probabilities[k], uniforms[k])
-    return actions
 
 
 @compiled

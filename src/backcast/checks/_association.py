@@ -1,4 +1,4 @@
-"""What the past of a log says of the actions to come: a classifier that only ever looks back."""
+"""Check that propensities belong to the actions recorded with them, by a model that predicts actions from the past."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, NamedTuple
 import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
-from backcast.checks._drift import rank_correlation
-from backcast.checks._evidence import SURE, excess_evidence, log_mean_exp, shortfall_evidence
+from backcast.checks._drift import centred_ranks
+from backcast.checks._evidence import SURE, excess_evidence, mean_wealth, shortfall_evidence
 from backcast.checks.findings import Finding
 from backcast.log import Log
 from backcast.propensities._choice_model import fit_choice_model
@@ -17,37 +17,111 @@ from backcast.propensities._choice_model import fit_choice_model
 if TYPE_CHECKING:
     from backcast.checks.log import LogFacts
 
-FEWEST = 200  # events from which a classifier is worth a try
+FEWEST_EVENTS = 200  # from which a model is fitted
+FITTED_EVENTS = 6_000  # most events of a fit
+PREDICTED_EVENTS = 40_000  # most events that are predicted
+PREDICTED_CELLS = 4_000_000  # most events times actions that are predicted at once
+MODELLED_ACTIONS = 30  # the most frequent actions, to which the model is restricted
+MODELLED_FEATURES = 1_000  # the most frequent features, to which the model is restricted
+CLOSE = 1 / 3  # of the probability of the likeliest action: from there on the second likeliest is a real alternative
+NO_CORRELATION, WEAK_CORRELATION = 0.1, 0.2  # between recorded and predicted propensities
+LEAK = 0.95  # predicted probability from which a feature must contain the action
+SMALLEST_GAIN = 0.01  # nats per event that contexts must add to a prediction before correlations are interpreted
+# Share of the events at which the likeliest action, and the second likeliest, should have been taken, below which
+# propensities are wrong for certain; between these and 1 an action may be impossible at events that look like others.
+WRONG_LIKELIEST, WRONG_SECOND = 0.9, 0.5
+JOIN = (
+    "Join propensities to their events again, by key and action; if they are lost, estimate them with "
+    "with_estimated_propensities"
+)
+DROP = "Remove from the context what was not known before the choice"
+CHECK_LARGE = (
+    "Is p the probability of the action taken, in the recorded context? Was an action impossible at some events "
+    "(then give the mask `available`), or were events dropped? If neither, propensities are too large"
+)
 
 
-FITTED = 6_000  # events a fit looks at
+def matching_actions(facts: LogFacts) -> Finding:
+    """Check that ``E[q(a)/p]`` is at most 1 for predicted probabilities q, and 1 for the likeliest action."""
+    prediction = facts.prediction
+    if prediction is None:
+        return Finding("matching_actions", "ok", math.nan, "too few events to predict actions")
+    p = facts.log._propensities[prediction.rows]
+    predicted, likeliest, second = prediction.taken / p, prediction.hit / p, prediction.second / p
+    largest = float(1 / p.min())
+    figure = float(predicted.mean())
+    if mean_wealth([excess_evidence(predicted), excess_evidence(likeliest)]) >= SURE:
+        return _report_too_small(prediction, p, figure)
+    if shortfall_evidence(likeliest, float(likeliest.size), largest) - math.log(2) >= SURE:
+        return _report_too_large(prediction, p, float(likeliest.mean()))
+    # if the propensity of the likeliest action is recorded for every action, only the second likeliest shows it
+    if shortfall_evidence(second, float(prediction.close.sum()), largest) - math.log(2) >= SURE:
+        return _report_second_too_large(float(second.sum() / prediction.close.sum()))
+    message = f"propensities agree with predicted actions (mean of q/p is {figure:.3g})"
+    return Finding("matching_actions", "ok", figure, message)
 
 
-SCORED = 40_000  # events that are predicted
+def _report_too_small(prediction: Prediction, p: FloatArray, figure: float) -> Finding:
+    message = f"actions that contexts make likely have too small propensities (mean of q/p is {figure:.3g}, not 1)"
+    if float(np.median(prediction.taken)) > LEAK > float(np.median(p)):
+        return Finding("matching_actions", "fail", figure, f"{message}: a feature contains the action", DROP)
+    cause = _explain_mismatch(prediction, p) or "they are too small, or another logger's"
+    return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
 
 
-CELLS = 4_000_000  # events times actions that are predicted at once
+def _report_too_large(prediction: Prediction, p: FloatArray, figure: float) -> Finding:
+    message = f"the likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
+    cause = _explain_mismatch(prediction, p)
+    if cause:
+        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
+    return Finding("matching_actions", "fail" if figure < WRONG_LIKELIEST else "warn", figure, message, CHECK_LARGE)
 
 
-ACTIONS = 30  # the most frequent actions, which alone are predicted
+def _report_second_too_large(figure: float) -> Finding:
+    """Propensities of the likeliest action are right, those of the second likeliest are not."""
+    message = f"the second likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
+    if figure < WRONG_SECOND:
+        cause = "they look like those of the likeliest action, whichever was taken"
+        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
+    return Finding("matching_actions", "warn", figure, message, CHECK_LARGE)
 
 
-CLOSE = 1 / 3  # of the likeliest action's chance: from there on the second likeliest has a real one
+def _explain_mismatch(prediction: Prediction, p: FloatArray) -> str:
+    """Return what the propensities seem to be, by their correlation with predicted ones; empty if unknown."""
+    if np.ptp(p) < 1e-9:
+        return "they are all equal, but the actions are not equally likely"
+    gain = float(np.mean(np.log(np.maximum(prediction.taken, 1e-12)) - np.log(np.maximum(prediction.usual, 1e-12))))
+    with_taken, with_top = rank_correlation(p, prediction.taken), rank_correlation(p, prediction.top)
+    if gain < SMALLEST_GAIN or with_taken >= WEAK_CORRELATION:
+        return ""
+    if with_taken < -NO_CORRELATION or with_top > with_taken + WEAK_CORRELATION:
+        return "they look like those of another action"
+    return (
+        "they are unrelated to the actions, as if the column had been shuffled" if with_taken < NO_CORRELATION else ""
+    )
 
 
-FEATURES = 1_000  # the most frequent features, which alone are looked at
+def rank_correlation(first: FloatArray, second: FloatArray) -> float:
+    """Spearman's correlation, 0 if a column is constant.
+
+    >>> round(rank_correlation(np.array([1.0, 2.0, 5.0]), np.array([1.0, 4.0, 9.0])), 9)
+    1.0
+    """
+    a, b = centred_ranks(first), centred_ranks(second)
+    scale = float(np.sqrt((a @ a) * (b @ b)))
+    return float(a @ b) / scale if scale > 0 else 0.0
 
 
 class Prediction(NamedTuple):
-    """Predicted probabilities at some rows of a log, none of which the model had seen.
+    """Predicted probabilities at some rows of a log that the model was not fitted on.
 
-    ``own`` is that of the action taken, ``top`` the largest, ``hit`` whether the likeliest action was the one taken,
-    ``usual`` the frequency of the action taken in the past that the model saw; ``close`` says where the second
-    likeliest action has a real chance, and ``second`` whether it was taken there.
+    ``taken`` is that of the action taken, ``top`` the largest, ``hit`` whether the likeliest action was taken,
+    ``usual`` the frequency of the action taken in the events of the fit; ``close`` is whether the second likeliest
+    action is a real alternative, and ``second`` whether it was taken there.
     """
 
     rows: IntArray
-    own: FloatArray
+    taken: FloatArray
     top: FloatArray
     hit: FloatArray
     usual: FloatArray
@@ -58,150 +132,54 @@ class Prediction(NamedTuple):
 def predict_actions(log: Log, order: IntArray) -> Prediction | None:
     """Predict the second quarter of the log from the first, and the second half from the first half."""
     n = order.size
-    if n < FEWEST:
+    if n < FEWEST_EVENTS:
         return None
     from threadpoolctl import threadpool_limits
 
-    narrow = log.replace(_contexts=_narrow(log._contexts))
-    scored = min(SCORED, max(1, CELLS // log.n_actions))
-    stages = [(n // 4, n // 2), (n // 2, n)]
-    # small fits in many threads wait for each other more than they work
+    contexts = log._contexts
+    if contexts.shape[-1] > MODELLED_FEATURES:
+        contexts = contexts[..., frequent_features(contexts, MODELLED_FEATURES)]
+    narrow = log.replace(_contexts=contexts)
+    most = min(PREDICTED_EVENTS, max(1, PREDICTED_CELLS // log.n_actions))
+    # small fits in several threads spend most of their time waiting for each other
     with threadpool_limits(1):
-        parts = [_stage(narrow, order[:start], _some(order[start:end], scored)) for start, end in stages]
+        parts = [
+            _predict_rows(narrow, order[:start], _thin_rows(order[start:stop], most))
+            for start, stop in ((n // 4, n // 2), (n // 2, n))
+        ]
     return Prediction(*(np.concatenate(column) for column in zip(*parts, strict=True)))
 
 
-def _stage(log: Log, past: IntArray, rows: IntArray) -> Prediction:
-    training = log[_frequent(log, _some(past, FITTED))]
-    chances = fit_choice_model(training).chances(
-        log._contexts[rows], None if log._available is None else log._available[rows]
-    )
-    actions = log._actions[rows]
-    taken = (np.arange(rows.size), actions)
+def _predict_rows(log: Log, past: IntArray, rows: IntArray) -> Prediction:
+    past = _thin_rows(past, FITTED_EVENTS)
+    if log.n_actions > MODELLED_ACTIONS:  # a model of thousands of actions would take minutes
+        counts = np.bincount(log._actions[past], minlength=log.n_actions)
+        past = past[np.isin(log._actions[past], np.argsort(-counts, kind="stable")[:MODELLED_ACTIONS])]
+    training = log[past]
+    model = fit_choice_model(training)
+    available = None if log._available is None else log._available[rows]
+    probabilities = model.probabilities(log._contexts[rows], available)
+    actions, events = log._actions[rows], np.arange(rows.size)
     usual = np.bincount(training._actions, minlength=log.n_actions) / len(training)
-    own, best, top = chances[taken], chances.argmax(axis=1), chances.max(axis=1)
-    chances[np.arange(rows.size), best] = 0.0
-    close = (chances.max(axis=1) >= CLOSE * top).astype(np.float64)
-    second = close * (chances.argmax(axis=1) == actions)
-    return Prediction(rows, own, top, (best == actions).astype(np.float64), usual[actions], close, second)
+    taken, best, top = probabilities[events, actions], probabilities.argmax(axis=1), probabilities.max(axis=1)
+    probabilities[events, best] = 0.0
+    close = (probabilities.max(axis=1) >= CLOSE * top).astype(np.float64)
+    second = close * (probabilities.argmax(axis=1) == actions)
+    return Prediction(rows, taken, top, (best == actions).astype(np.float64), usual[actions], close, second)
 
 
-def _frequent(log: Log, rows: IntArray) -> IntArray:
-    """The rows at which one of the most frequent actions was taken: a model of thousands would take minutes."""
-    actions = log._actions[rows]
-    counts = np.bincount(actions, minlength=log.n_actions)
-    if log.n_actions <= ACTIONS:
-        return rows
-    common = np.argsort(-counts, kind="stable")[:ACTIONS]
-    return rows[np.isin(actions, common)]
-
-
-def _narrow(contexts: Contexts) -> Contexts:
-    """At most so many features: those that are not 0 most often, where most are."""
-    if contexts.shape[-1] <= FEATURES:
-        return contexts
+def frequent_features(contexts: Contexts, most: int) -> IntArray:
+    """Return up to ``most`` columns, in order: of sparse contexts those that are most often not 0, else the first."""
     if not is_sparse(contexts):
-        return np.asarray(contexts)[..., :FEATURES]
-    often = np.bincount(contexts.indices, minlength=contexts.shape[1])
-    return contexts[:, np.sort(np.argsort(-often, kind="stable")[:FEATURES])]
+        return np.arange(min(most, contexts.shape[-1]))
+    counts = np.bincount(contexts.indices, minlength=contexts.shape[1])
+    return np.sort(np.argsort(-counts, kind="stable")[:most])
 
 
-def _some(rows: IntArray, most: int) -> IntArray:
-    """At most so many rows, evenly spaced.
+def _thin_rows(rows: IntArray, most: int) -> IntArray:
+    """Return at most so many of the rows, evenly spaced.
 
-    >>> _some(np.arange(10), 4)
+    >>> _thin_rows(np.arange(10), 4)
     array([0, 2, 5, 7])
     """
-    if rows.size <= most:
-        return rows
-    return rows[np.arange(most) * rows.size // most]
-
-
-NONE, WEAK = 0.1, 0.2  # correlations between recorded and predicted propensities
-
-
-TELLTALE = 0.95  # probability from which a context gives the action away
-
-
-GAIN = 0.01  # nats an event that contexts must tell of the actions before anything is made of correlations
-
-
-# of what the propensities of the likeliest action, and of the second, should account for: below it something is wrong
-# for sure; between these and 1 an action may be impossible at events that look like others
-SHORT, HALF = 0.9, 0.5
-
-
-JOIN = (
-    "Join propensities to their events again, by key and action; if they are lost, estimate them with "
-    "with_estimated_propensities"
-)
-
-
-DROP = "Leave out of the context whatever was not known before the choice"
-
-
-LARGE = (
-    "Is p the probability of the action taken, in the context on record? Was an action impossible at some events "
-    "(then give the mask `available`), or were events dropped? If neither, propensities are too large"
-)
-
-
-def matching_actions(facts: LogFacts) -> Finding:
-    """``E[q(a)/p]`` is at most 1 for predicted probabilities q, and 1 for the actions held likeliest."""
-    found = facts.prediction
-    if found is None:
-        return Finding("matching_actions", "ok", math.nan, "too few events to tell how actions were chosen")
-    p = facts.log._propensities[found.rows]
-    predicted, likeliest = found.own / p, found.hit / p
-    above = log_mean_exp(np.array([excess_evidence(predicted), excess_evidence(likeliest)]))
-    largest = float(1 / p.min())
-    below = shortfall_evidence(likeliest, float(likeliest.size), largest) - math.log(2)
-    # propensities of the likeliest action, recorded for every action, are right for that one and betray the second
-    second = shortfall_evidence(found.second / p, float(found.close.sum()), largest) - math.log(2)
-    figure = float(predicted.mean())
-    if above >= SURE:
-        return _too_small(found, p, figure)
-    if below >= SURE:
-        return _too_large(found, p, float(likeliest.mean()))
-    if second >= SURE:
-        return _second_too_large(float((found.second / p).sum() / found.close.sum()))
-    message = f"propensities agree with how contexts make actions likely (mean of q/p is {figure:.3g})"
-    return Finding("matching_actions", "ok", figure, message)
-
-
-def _too_small(found: Prediction, p: FloatArray, figure: float) -> Finding:
-    message = f"actions that contexts make likely have too small propensities (mean of q/p is {figure:.3g}, not 1)"
-    if float(np.median(found.own)) > TELLTALE > float(np.median(p)):
-        return Finding("matching_actions", "fail", figure, f"{message}: a feature gives the action away", DROP)
-    cause = _strangers(found, p) or "they are too small, or another logger's"
-    return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
-
-
-def _too_large(found: Prediction, p: FloatArray, figure: float) -> Finding:
-    message = f"the likeliest action is taken less often than propensities say (mean of I/p is {figure:.3g}, not 1)"
-    cause = _strangers(found, p)
-    if cause:
-        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
-    return Finding("matching_actions", "fail" if figure < SHORT else "warn", figure, message, LARGE)
-
-
-def _second_too_large(figure: float) -> Finding:
-    """The likeliest action's propensities are right, those of the second likeliest are not."""
-    message = f"the second likeliest action is taken less often than propensities say (mean of I/p is {figure:.3g})"
-    if figure < HALF:
-        cause = "they look like those of the likeliest action, whichever was taken"
-        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
-    return Finding("matching_actions", "warn", figure, message, LARGE)
-
-
-def _strangers(found: Prediction, p: FloatArray) -> str:
-    """What the propensities are, if not those of the actions taken, by how they go with the predicted ones."""
-    if np.ptp(p) < 1e-9:
-        return "they are all alike, the actions are not"
-    gain = float(np.mean(np.log(np.maximum(found.own, 1e-12)) - np.log(np.maximum(found.usual, 1e-12))))
-    own, top = rank_correlation(p, found.own), rank_correlation(p, found.top)
-    if gain < GAIN or own >= WEAK:
-        return ""
-    if own < -NONE or top > own + WEAK:
-        return "they look like those of another action"
-    return "they have nothing to do with the actions, as if the column had been shuffled" if own < NONE else ""
+    return rows if rows.size <= most else rows[np.arange(most) * rows.size // most]

@@ -1,4 +1,4 @@
-"""Rewards: their range, their scale along the log, and whether a context tells them in advance."""
+"""Checks of rewards (range, scale, leaks into the context) and of duplicate events."""
 
 from __future__ import annotations
 
@@ -8,145 +8,140 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
-from backcast.checks._drift import ENOUGH, association_with, column_drift, ranks, segments_of
+from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
+from backcast.checks._drift import centred_ranks, detect_drift, segment_numbers
 from backcast.checks._evidence import SURE, hits_evidence
 from backcast.checks.findings import Finding
 
 if TYPE_CHECKING:
     from backcast.checks.log import LogFacts
 
-UNUSED = 0.01  # share of the declared range that rewards fill
-
-
-TIMES = 3.0  # by which spreads may differ along the log
-
-
-ROWS, FEATURES = 10_000, 1_000
-
-
-FEWEST = 20  # events of the rarer reward from which a leak can be told
-
-
-KNOWN, KNOWN_BETWEEN_TWO = 0.99, 0.98
+NARROW_SHARE = 0.01  # of the declared range: rewards that fill less of it do not fit it
+SPREAD_RATIO = 3.0  # largest ratio of spreads along the log
+LEAK_EVENTS, LEAK_FEATURES = 10_000, 1_000  # most events and features that are tested for a leak
+FEWEST_VARIED = 20  # rewards other than the most frequent one, from which a leak can be detected
+LEAK, BINARY_LEAK = 0.99, 0.98  # association with the reward that is a leak
+DUPLICATES, MANY_DUPLICATES = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
 
 
 def reward_range(facts: LogFacts) -> Finding:
-    """Rewards differ, and fill the range that was declared for them."""
+    """Check that rewards differ and fill the declared range."""
     low, high = float(facts.log._rewards.min()), float(facts.log._rewards.max())
     message = f"rewards lie between {low:.4g} and {high:.4g}"
     if low == high and facts.n > 1:
         return Finding("reward_range", "warn", low, f"every reward is {low:.4g}", "Is this the column of the reward?")
-    if facts.log.reward_range is not None:
-        width = facts.log.reward_range[1] - facts.log.reward_range[0]
-        if high - low < UNUSED * width:
-            message += f", a hundredth of the declared range {facts.log.reward_range} or less"
-            remedy = "Declare the range of the rewards as they are recorded: bounds are as wide as it is"
-            return Finding("reward_range", "warn", high - low, message, remedy)
+    declared = facts.log.reward_range
+    if declared is not None and high - low < NARROW_SHARE * (declared[1] - declared[0]):
+        message += f", a hundredth of the declared range {declared} or less"
+        remedy = "Declare the range of the rewards as they are recorded: bounds are as wide as it is"
+        return Finding("reward_range", "warn", high - low, message, remedy)
     return Finding("reward_range", "ok", high - low, message)
 
 
 def reward_scale(facts: LogFacts) -> Finding:
-    """Rewards keep their unit along the log: their spread does not change by a factor."""
-    if facts.n < ENOUGH:
-        return Finding("reward_scale", "ok", math.nan, "too few events to tell whether rewards keep their scale")
+    """Check that the unit of rewards does not change along the log: their spread changes by a factor."""
     rewards = facts.log._rewards[facts.order]
-    size = np.abs(rewards - np.median(rewards))
-    segments = segments_of(facts.n)
-    spread = np.bincount(segments, weights=size) / np.bincount(segments)
+    deviations = np.abs(rewards - np.median(rewards))
+    drift = detect_drift("deviations of rewards", deviations)
+    if drift is None:
+        return Finding("reward_scale", "ok", math.nan, "too few events or values to test the scale of rewards")
+    segments = segment_numbers(facts.n)
+    spread = np.bincount(segments, weights=deviations) / np.bincount(segments)
     ratio = float(spread.max() / spread.min()) if spread.min() > 0 else math.inf
-    if ratio < TIMES or column_drift("spreads", size).evidence < SURE:
-        return Finding("reward_scale", "ok", ratio, "rewards keep their scale along the log")
+    if ratio < SPREAD_RATIO or not drift.detected:
+        return Finding("reward_scale", "ok", ratio, "the scale of rewards does not change along the log")
     message = f"the spread of rewards is {spread.min():.3g} in one tenth of the log and {spread.max():.3g} in another"
-    remedy = "Was the unit of the reward changed, or its definition? Bring all rewards to one scale, or cut the log"
+    remedy = "Did the unit or the definition of the reward change? Convert all rewards to one scale, or split the log"
     return Finding("reward_scale", "fail", ratio, message, remedy)
 
 
 def reward_leak(facts: LogFacts) -> Finding:
-    """No feature of the context tells the reward that came afterwards."""
-    rows = np.arange(min(facts.n, ROWS)) * facts.n // min(facts.n, ROWS)
+    """Check that no feature of the context determines the reward."""
+    n = min(facts.n, LEAK_EVENTS)
+    rows = np.arange(n) * facts.n // n
     rewards = facts.log._rewards[rows]
-    values, often = np.unique(rewards, return_counts=True)
-    if facts.log.n_features == 0 or rows.size - often.max() < FEWEST:
-        return Finding("reward_leak", "ok", math.nan, "too few features or different rewards to tell")
-    told = _told(facts, rows, rewards)
-    worst = int(told.argmax())
-    if told[worst] < (KNOWN_BETWEEN_TWO if values.size == 2 else KNOWN):
-        return Finding("reward_leak", "ok", float(told[worst]), "no feature tells the reward")
-    message = f"feature {worst} tells the reward almost surely (association {told[worst]:.3f})"
-    remedy = "Was it known before the action was taken? If not, leave it out of the context"
-    return Finding("reward_leak", "warn", float(told[worst]), message, remedy)
+    values, counts = np.unique(rewards, return_counts=True)
+    if facts.log.n_features == 0 or n - counts.max() < FEWEST_VARIED:
+        return Finding("reward_leak", "ok", math.nan, "too few features or different rewards to detect a leak")
+    associations = _associate_features(facts, rows, rewards)
+    feature = int(associations.argmax())
+    figure = float(associations[feature])
+    if figure < (BINARY_LEAK if values.size == 2 else LEAK):
+        return Finding("reward_leak", "ok", figure, "no feature determines the reward")
+    message = f"feature {feature} determines the reward almost surely (association {figure:.3f})"
+    remedy = "Was it known before the action was taken? If not, remove it from the context"
+    return Finding("reward_leak", "warn", figure, message, remedy)
 
 
-def _told(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:
-    """How surely each feature tells the reward, from 0 to 1."""
+def _associate_features(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:
+    """Return how strongly each feature is associated with the reward, from 0 to 1."""
     contexts = facts.log._contexts
     if is_sparse(contexts):
-        return _correlations(contexts[rows], rewards)
+        return _correlate_columns(contexts[rows], rewards)
     table = np.asarray(contexts)
-    # features of each action: those of the one taken
-    own = table[rows, facts.log._actions[rows]] if table.ndim == 3 else table[rows]
-    return association_with(own[:, :FEATURES], rewards)
+    # features of each action: those of the action taken
+    columns = table[rows, facts.log._actions[rows]] if table.ndim == 3 else table[rows]
+    return rank_association(columns[:, :LEAK_FEATURES], rewards)
 
 
-def _correlations(matrix: Any, rewards: FloatArray) -> FloatArray:
-    """Correlation of every sparse column with the rewards or their ranks, whichever is larger."""
+def rank_association(columns: FloatArray, target: FloatArray) -> FloatArray:
+    """Return how surely each column orders the target, from 0 to 1.
+
+    For a target of two values this is ``|2 AUC - 1|``, otherwise similar to Spearman's correlation.
+
+    >>> rank_association(np.array([[1.0, 5.0], [2.0, 0.0], [3.0, 5.0]]), np.array([0.0, 0.0, 1.0])).round(9)
+    array([1. , 0.5])
+    """
+    ranks = centred_ranks(target)
+    square = float(ranks @ ranks)
+    return np.abs(ranks @ centred_ranks(columns)) / square if square > 0 else np.zeros(columns.shape[1])
+
+
+def _correlate_columns(matrix: Any, rewards: FloatArray) -> FloatArray:
+    """Return the correlation of every sparse column with the rewards or with their ranks, whichever is larger."""
     mean = np.asarray(matrix.mean(axis=0)).ravel()
     variance = np.asarray(matrix.multiply(matrix).mean(axis=0)).ravel() - mean**2
-    scale = np.sqrt(np.maximum(variance, 0.0))
-    found = np.zeros(mean.size)
-    for target in (rewards - rewards.mean(), ranks(rewards)):
-        covariance = np.asarray(matrix.T @ target).ravel() / target.size
-        size = scale * float(target.std())
-        found = np.maximum(found, np.abs(np.divide(covariance, size, out=np.zeros_like(size), where=size > 1e-12)))
-    return found
-
-
-FEW, MANY = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
+    deviation = np.sqrt(np.maximum(variance, 0.0))
+    correlations = np.zeros(mean.size)
+    for target in (rewards - rewards.mean(), centred_ranks(rewards)):
+        covariance = np.abs(np.asarray(matrix.T @ target).ravel()) / target.size
+        scale = deviation * float(target.std())
+        correlations = np.maximum(
+            correlations, np.divide(covariance, scale, out=np.zeros_like(scale), where=scale > 1e-12)
+        )
+    return correlations
 
 
 def duplicates(facts: LogFacts) -> Finding:
-    """Of two events in a row with one context the second repeats the first's action with chance p, a copy for sure."""
-    hashes = context_hashes(facts.log._contexts)
+    """Check whether more events are copies than chance explains.
+
+    Of two consecutive events with the same context, the second repeats the action of the first with probability p,
+    and a copy does so with probability 1.
+    """
+    log = facts.log
+    hashes = context_hashes(log._contexts)
     order = np.argsort(hashes, kind="stable")
-    first, second = order[:-1], order[1:]
-    same = hashes[first] == hashes[second]
-    first, second = first[same], second[same]
-    copies = float(_equal(facts, first, second).sum())
-    eligible_counts = facts.log._propensities[first]
-    share = _share(first.size, copies, eligible_counts) / facts.n
-    if hits_evidence(copies, eligible_counts) < SURE or share < FEW:
-        message = "no more events repeat another than chance explains"
-        return Finding("duplicates", "ok", share, message)
+    same = hashes[order[:-1]] == hashes[order[1:]]
+    first, second = order[:-1][same], order[1:][same]
+    columns = [log._actions, log._rewards, log._propensities] + ([] if log._times is None else [log._times])
+    copies = float(np.logical_and.reduce([column[first] == column[second] for column in columns]).sum())
+    p = log._propensities[first]
+    # pairs that differ stand for 1/(1-p) pairs that are not copies
+    different = float((1 - p).mean()) if p.size else 0.0
+    not_copied = (p.size - copies) / different if different > 0 else float(p.size)
+    share = max(0.0, p.size - not_copied) / facts.n
+    if hits_evidence(copies, p) < SURE or share < DUPLICATES:
+        return Finding("duplicates", "ok", share, "no more events repeat another than chance explains")
     message = (
-        f"{copies:,.0f} events repeat another of the same context in every column, where chance explains at most "
-        f"{math.ceil(float(eligible_counts.sum())):,}"
+        f"{copies:,.0f} events repeat another of the same context in every column, but chance explains at most "
+        f"{math.ceil(float(p.sum())):,}"
     )
     remedy = "Drop the copies: they make intervals too narrow, and a learning policy would see an event twice"
-    return Finding("duplicates", "fail" if share >= MANY else "warn", share, message, remedy)
-
-
-def _share(pairs: int, copies: float, eligible_counts: FloatArray) -> float:
-    """How many pairs are copies: those that differ stand for ``1/(1-p)`` honest ones each."""
-    differ = float((1 - eligible_counts).mean()) if pairs else 0.0
-    honest = (pairs - copies) / differ if differ > 0 else float(pairs)
-    return max(0.0, pairs - honest)
-
-
-def _equal(facts: LogFacts, first: npt.NDArray[np.int64], second: npt.NDArray[np.int64]) -> BoolArray:
-    log = facts.log
-    equal = (
-        (log._actions[first] == log._actions[second])
-        & (log._rewards[first] == log._rewards[second])
-        & (log._propensities[first] == log._propensities[second])
-    )
-    if log._times is not None:
-        equal &= log._times[first] == log._times[second]
-    return np.asarray(equal)
+    return Finding("duplicates", "fail" if share >= MANY_DUPLICATES else "warn", share, message, remedy)
 
 
 def context_hashes(contexts: Contexts) -> npt.NDArray[np.uint64]:
-    """64 bits of each row: equal for equal rows, and different for different ones with near certainty.
+    """Return 64 bits per row: equal for equal rows, and almost surely different for different ones.
 
     >>> hashes = context_hashes(np.array([[0.0, 1.0], [1.0, 0.0], [0.0, 1.0]]))
     >>> bool(hashes[0] == hashes[2]), bool(hashes[0] == hashes[1])
@@ -156,23 +151,23 @@ def context_hashes(contexts: Contexts) -> npt.NDArray[np.uint64]:
         canonical = contexts.copy()
         canonical.sum_duplicates()
         canonical.eliminate_zeros()
-        entries = _mixed(_bits(canonical.data) ^ _mixed(canonical.indices.astype(np.uint64) + np.uint64(1)))
+        entries = _mix_bits(_bits(canonical.data) ^ _mix_bits(canonical.indices.astype(np.uint64) + np.uint64(1)))
         sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(entries, dtype=np.uint64)])
         return np.asarray(sums[canonical.indptr[1:]] - sums[canonical.indptr[:-1]])
     table = np.asarray(contexts).reshape(contexts.shape[0], -1)
-    total = np.zeros(table.shape[0], dtype=np.uint64)
+    hashes = np.zeros(table.shape[0], dtype=np.uint64)
     for column in range(table.shape[1]):
-        total += _mixed(_bits(table[:, column]) ^ _mixed(np.full(1, column + 1, dtype=np.uint64)))
-    return total
+        hashes += _mix_bits(_bits(table[:, column]) ^ _mix_bits(np.full(1, column + 1, dtype=np.uint64)))
+    return hashes
 
 
 def _bits(values: FloatArray) -> npt.NDArray[np.uint64]:
-    # adding 0 makes one zero of the two
+    # adding 0 turns -0.0 into 0.0
     return np.ascontiguousarray(values + 0.0).view(np.uint64)
 
 
-def _mixed(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
-    """Scatter every bit over all others (the finaliser of splitmix64, Steele et al. 2014)."""
+def _mix_bits(words: npt.NDArray[np.uint64]) -> npt.NDArray[np.uint64]:
+    """Make every bit depend on all others (the finaliser of splitmix64, Steele et al. 2014)."""
     words = (words ^ (words >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     words = (words ^ (words >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     return words ^ (words >> np.uint64(31))

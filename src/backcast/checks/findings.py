@@ -1,45 +1,43 @@
-"""What the doctor says: findings, each with a verdict, a figure and a remedy, and the report of all of them."""
+"""Results of checks: Finding, PolicyFit and HealthReport."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from backcast._serialization import to_json
 from backcast.errors import OptionError
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
+VERDICTS: tuple[Verdict, ...] = ("ok", "warn", "fail")  # from best to worst
 
 
-ORDER: tuple[Verdict, ...] = ("ok", "warn", "fail")
+def worst_verdict(findings: Sequence[Finding]) -> Verdict:
+    """Return the worst verdict of the findings.
 
-
-def worst(verdicts: Sequence[Verdict]) -> Verdict:
-    """The worst of several verdicts.
-
-    >>> worst(["ok", "fail", "warn"])
+    >>> worst_verdict([Finding("order", "ok", 0.0, ""), Finding("rewards", "fail", 0.0, "")])
     'fail'
     """
-    return max(verdicts, key=ORDER.index, default="ok")
+    return max((finding.verdict for finding in findings), key=VERDICTS.index, default="ok")
 
 
 @dataclass(frozen=True)
 class Finding:
-    """One thing looked at.
+    """Result of one check.
 
     Attributes
     ----------
     name
-        What was looked at.
+        Name of the check.
     verdict
-        "ok"; "warn", for what may be so but must be known; "fail", for what makes estimates wrong.
+        "ok"; "warn", for what may be intended but affects estimates; "fail", for what makes estimates wrong.
     figure
-        The number behind the verdict, nan where there is none.
+        The number behind the verdict, or nan.
     message
-        What was found.
+        The result in words.
     remedy
-        What to do about it; empty where nothing needs doing.
+        What to do about it; empty if nothing needs to be done.
     """
 
     name: str
@@ -51,20 +49,20 @@ class Finding:
 
 @dataclass(frozen=True)
 class PolicyFit:
-    """How a log suits a policy.
+    """How well a log suits a policy.
 
     Attributes
     ----------
     policy, learning
-        Which one, and whether it learns; a learning policy is judged as it starts.
+        Name of the policy, and whether it learns; a learning policy is scored in its initial state.
     effective_sample_size
-        ``(sum w)^2 / sum w^2`` of the weights ``w = pi/p``: how many events the log is worth to this policy.
+        ``(sum w)^2 / sum w^2`` of the weights ``w = pi/p``: the number of events the log is worth for this policy.
     mean_weight
-        1 where the policy only does what the logger may do; below by the share of what it never does.
+        1 if the policy only takes actions that the logger may take, otherwise 1 minus the share of the others.
     largest_weights
-        The rows of the largest weights, and these weights.
+        The rows with the largest weights, and these weights.
     evaluator, reason
-        The evaluator that fits, and why.
+        The recommended evaluator, and why.
     """
 
     policy: str
@@ -79,13 +77,13 @@ class PolicyFit:
         rows = ", ".join(f"row {row}: {weight:.4g}" for row, weight in self.largest_weights)
         return (
             f"{self.policy}: effective sample size {self.effective_sample_size:,.0f}, mean weight "
-            f"{self.mean_weight:.3f}, largest weights {rows}\nEvaluator that fits: {self.evaluator} ({self.reason})"
+            f"{self.mean_weight:.3f}, largest weights {rows}\nRecommended evaluator: {self.evaluator} ({self.reason})"
         )
 
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All findings about a log, and how it suits a policy if one was given.
+    """All findings about a log, and how well it suits the policy if one was given.
 
     Examples
     --------
@@ -101,13 +99,13 @@ class HealthReport:
     @property
     def verdict(self) -> Verdict:
         """The worst verdict of all findings."""
-        return worst([finding.verdict for finding in self.findings])
+        return worst_verdict(self.findings)
 
     @property
     def faults(self) -> tuple[Finding, ...]:
-        """The findings that are not ok, the worst first."""
-        found = [finding for finding in self.findings if finding.verdict != "ok"]
-        return tuple(sorted(found, key=lambda finding: -ORDER.index(finding.verdict)))
+        """Findings that are not ok, the worst first."""
+        faults = [finding for finding in self.findings if finding.verdict != "ok"]
+        return tuple(sorted(faults, key=lambda finding: -VERDICTS.index(finding.verdict)))
 
     def __getitem__(self, name: str) -> Finding:
         for finding in self.findings:
@@ -116,22 +114,21 @@ class HealthReport:
         raise OptionError(f"there is no finding {name!r}; there are {', '.join(f.name for f in self.findings)}")
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings, lists and dicts, for JSON (nan becomes None)."""
-        findings = [asdict(finding) for finding in self.findings]
-        for finding in findings:
-            finding["figure"] = finding["figure"] if math.isfinite(finding["figure"]) else None
-        policy = None if self.policy is None else asdict(self.policy)
-        if policy is not None:
-            policy["largest_weights"] = [list(pair) for pair in policy["largest_weights"]]
-        return {"log": self.about, "verdict": self.verdict, "findings": findings, "policy": policy}
+        """Return the report as numbers, strings, lists and dicts for JSON; nan becomes None."""
+        return {
+            "log": self.about,
+            "verdict": self.verdict,
+            "findings": to_json(self.findings),
+            "policy": to_json(self.policy),
+        }
 
     def __str__(self) -> str:
-        quiet = [finding.name for finding in self.findings if finding.verdict == "ok"]
+        passed = [finding.name for finding in self.findings if finding.verdict == "ok"]
         lines = [f"{self.about}: {self.verdict}"]
         for finding in self.faults:
             lines += [f"{finding.verdict}  {finding.name}: {finding.message}", f"      {finding.remedy}"]
-        if quiet:
-            lines.append(f"ok    {', '.join(quiet)}")
+        if passed:
+            lines.append(f"ok    {', '.join(passed)}")
         if self.policy is not None:
             lines.append(str(self.policy))
         return "\n".join(lines)

@@ -276,3 +276,34 @@ def batch_from_arrays(arrays: list[Any]) -> TrainingBatch:
         data, indices, indptr, width = contexts
         contexts = scipy.sparse.csr_array((data, indices, indptr), shape=(indptr.size - 1, width))
     return TrainingBatch(contexts, *columns)
+
+
+@compiled
+def draw_action(probabilities: FloatArray, uniform: float) -> int:
+    """Return the first action whose cumulative probability exceeds the uniform number; never one of probability 0.
+
+    >>> draw_action(np.array([0.25, 0.75]), 0.3)
+    1
+    """
+    total = 0.0
+    last = 0
+    for a in range(probabilities.size):
+        if probabilities[a] > 0.0:
+            last = a
+            total += probabilities[a]
+            if uniform < total:
+                return a
+    return last
+
+
+@compiled
+def draw_actions(probabilities: FloatArray, uniforms: FloatArray) -> IntArray:
+    """Draw one action per row of probabilities.
+
+    >>> draw_actions(np.array([[0.0, 1.0], [0.5, 0.5]]), np.array([0.0, 0.25]))
+    array([1, 0])
+    """
+    actions = np.empty(uniforms.size, dtype=np.int64)
+    for k in range(uniforms.size):
+        actions[k] = draw_action(probabilities[k], uniforms[k])
+    return actions

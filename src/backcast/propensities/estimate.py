@@ -1,11 +1,4 @@
-"""Making estimated probabilities honest: temperature and exploration, a floor, and the error that is left.
-
-Two numbers for all actions, fitted by maximum likelihood on predictions that never saw the event: a temperature
-(Guo et al. 2017), and a share of even exploration, because that is what loggers mix in and what a softmax cannot
-express. They keep rows summing to 1 and the order of actions, and a few hundred events pin them down. Isotonic
-regression, one action at a time, does neither: it needs many events of every action, and it makes exact zeros, which
-are fatal where one divides by them.
-"""
+"""estimate_propensities(): cross-fitting, calibration, floor and diagnostics of missing propensities."""
 
 from __future__ import annotations
 
@@ -21,131 +14,16 @@ from backcast.errors import LogError, OptionError
 from backcast.log import Log
 from backcast.propensities._choice_model import fit_choice_model
 
-TINY = 1e-12
-
-
-FLATTEST, SHARPEST = 0.05, 20.0
-
-
-BINS = 10
-
-
-ENOUGH = 10_000  # events that pin two numbers down
-
-
-class Calibration(NamedTuple):
-    """``(1 - e) p_a^b / sum p^b + e / m`` over the m actions that may be chosen.
-
-    ``exponent`` b is one over the temperature; ``exploration`` e is the share of even choice.
-
-    >>> Calibration(exponent=0.5, exploration=0.25).applied(np.array([[0.2, 0.8, 0.0]]))
-    array([[0.375, 0.625, 0.   ]])
-
-    By hand: roots are as 1 to 2, so (1/3, 2/3); three quarters of that, and an eighth each.
-    """
-
-    exponent: float
-    exploration: float
-
-    def applied(self, chances: FloatArray) -> FloatArray:
-        """The calibrated probabilities of each row; what was impossible stays so."""
-        return (1 - self.exploration) * _tilted(chances, self.exponent) + self.exploration * _even(chances)
-
-
-AS_PREDICTED = Calibration(exponent=1.0, exploration=0.0)
-
-
-def fit_calibration(chances: FloatArray, actions: IntArray) -> Calibration:
-    """The calibration under which the actions are likeliest.
-
-    >>> coins = np.tile([0.2, 0.8], (30, 1))
-    >>> fitted = fit_calibration(coins, np.array([0, 1, 1] * 10))
-    >>> fitted.applied(coins[:1]).round(3)
-    array([[0.333, 0.667]])
-    """
-    from scipy.optimize import minimize
-
-    some = slice(None, None, 1 + actions.size // ENOUGH)
-    loss = _Loss(chances[some], actions[some])
-    bounds = [(np.log(FLATTEST), np.log(SHARPEST)), (0.0, 1.0)]
-    # several starts: a sharp softmax with exploration and a flat one without are two hills
-    tries: list[Any] = [minimize(loss, start, jac=True, bounds=bounds) for start in ([0.0, 0.05], [1.5, 0.2])]
-    best = min(tries, key=lambda found: float(found.fun))
-    return Calibration(float(np.exp(best.x[0])), float(best.x[1]))
-
-
-class _Loss:
-    """Mean negative log-likelihood of the actions at (log exponent, exploration), and its gradient."""
-
-    def __init__(self, chances: FloatArray, actions: IntArray) -> None:
-        self.possible, self.logs = chances > 0, np.log(np.maximum(chances, TINY))
-        self.taken = (np.arange(actions.size), actions)
-        self.even = _even(chances)[self.taken]
-
-    def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
-        exponent, exploration = float(np.exp(point[0])), float(point[1])
-        powers = np.exp(exponent * self.logs) * self.possible
-        tilted = powers / powers.sum(axis=1, keepdims=True)
-        own = tilted[self.taken]
-        mixed = np.maximum((1 - exploration) * own + exploration * self.even, TINY)
-        pull = self.logs[self.taken] - (tilted * self.logs).sum(axis=1)
-        by_exponent = (1 - exploration) * own * pull * exponent / mixed
-        by_exploration = (self.even - own) / mixed
-        return -float(np.log(mixed).mean()), -np.array([by_exponent.mean(), by_exploration.mean()])
-
-
-def _tilted(chances: FloatArray, exponent: float) -> FloatArray:
-    powers = np.where(chances > 0, np.maximum(chances, TINY) ** exponent, 0.0)
-    tilted: FloatArray = powers / powers.sum(axis=1, keepdims=True)
-    return tilted
-
-
-def _even(chances: FloatArray) -> FloatArray:
-    possible = chances > 0
-    even: FloatArray = possible / possible.sum(axis=1, keepdims=True)
-    return even
-
-
-def lift_to_floor(chances: FloatArray, eligible: BoolArray, floor: float) -> FloatArray:
-    """Lift eligible actions to the floor; the others of the row give way in proportion.
-
-    >>> lift_to_floor(np.array([[0.0, 0.2, 0.8, 0.0]]), np.array([[True, True, True, False]]), 0.125)
-    array([[0.125, 0.175, 0.7  , 0.   ]])
-    """
-    low = np.zeros(chances.shape, dtype=np.bool_)
-    lifted = chances
-    # giving way may push another action below the floor: at most K rounds
-    for _ in range(chances.shape[1]):
-        fresh = eligible & ~low & (lifted < floor)
-        if not fresh.any():
-            break
-        low |= fresh
-        free = np.where(low, 0.0, chances)
-        total = free.sum(axis=1, keepdims=True)
-        share = (1.0 - floor * low.sum(axis=1, keepdims=True)) / np.where(total > 0, total, 1.0)
-        lifted = np.where(low, floor, free * share)
-    return lifted
-
-
-def calibration_error(chances: FloatArray, actions: IntArray, eligible: BoolArray) -> float:
-    """Average gap between what was predicted and how often it came, over bins of equal size of all predictions.
-
-    >>> calibration_error(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]), np.ones((2, 2), bool))
-    0.0
-    """
-    hits = np.zeros(chances.shape)
-    hits[np.arange(actions.size), actions] = 1.0
-    predicted, came = chances[eligible], hits[eligible]
-    # equal predictions must share a bin, or their order would make up an error
-    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, BINS + 1)[1:-1]))
-    bins = np.searchsorted(edges, predicted, side="left")
-    gaps = np.bincount(bins, weights=predicted - came)
-    return float(np.abs(gaps).sum() / predicted.size)
+SMALLEST_PROBABILITY = 1e-12
+EXPONENTS = (0.05, 20.0)  # range of the calibration exponent
+CALIBRATION_EVENTS = 10_000  # enough to fit two numbers
+CALIBRATION_BINS = 10
+ESTIMATE_OPTIONS = ("folds", "floor", "calibrate", "seed")
 
 
 @dataclass(frozen=True)
 class PropensityDiagnostics(Facts):
-    """How far to believe estimated propensities.
+    """How reliable estimated propensities are.
 
     Attributes
     ----------
@@ -154,16 +32,17 @@ class PropensityDiagnostics(Facts):
     smallest, largest
         Range of the propensities.
     share_floored
-        Share of the logged actions whose probability was lifted to the floor: below a percent or two is well.
+        Share of the logged actions whose probability was raised to the floor; it should be below one or two percent.
     calibration_error
-        Average gap between predicted and observed frequency, over ten bins of all predictions.
+        Average difference between predicted and observed frequency, over ten bins of all predictions.
     inverse_mean
-        ``mean(1/p)`` over the average number of actions that could be chosen: 1 where propensities are right.
+        ``mean(1/p)`` over the average number of actions that could be chosen: 1 if propensities are right.
     temperature, exploration
-        By which predictions were softened (above 1) or sharpened (below 1), and the share of even choice mixed in,
-        both averaged over folds.
+        Temperature by which predictions were softened (above 1) or sharpened (below 1), and the share of uniform
+        choice mixed in, both averaged over folds.
     gain
-        Nats an event by which contexts tell the action better than its frequency does; 0 means they do not.
+        Improvement of the log-likelihood by the contexts over the frequencies of the actions, in nats per event; 0 if
+        contexts do not help.
     """
 
     events: int
@@ -180,7 +59,7 @@ class PropensityDiagnostics(Facts):
 
 @dataclass(frozen=True, eq=False)
 class PropensityEstimate:
-    """Estimated probabilities of all actions, those of the logged ones, and how far to believe them.
+    """Estimated probabilities of all actions, of the logged actions, and how reliable they are.
 
     Attributes
     ----------
@@ -189,9 +68,9 @@ class PropensityEstimate:
     propensities
         Of the logged actions, shape ``(n,)``.
     floor
-        Smallest probability an action that occurs in the log may have where it is eligible.
+        Smallest probability of an eligible action that occurs in the log.
     diagnostics
-        Facts about the fit.
+        Diagnostics of the fit.
     """
 
     probabilities: FloatArray
@@ -211,26 +90,26 @@ def estimate_propensities(
     seed: int = 0,
     **columns: Any,
 ) -> PropensityEstimate:
-    """Estimate with what probability a log's actions were chosen, each event by models that never saw it.
+    """Estimate the probabilities with which the actions of a log were chosen, by cross-fitting.
 
     Parameters
     ----------
     source
-        A :class:`backcast.Log` (its own propensities are not looked at), or contexts as a log takes them.
+        A :class:`backcast.Log` (its propensities are not used), or contexts in any form that a log accepts.
     actions
-        The chosen actions, where ``source`` is contexts.
+        The chosen actions, if ``source`` is contexts.
     model
         A scikit-learn classifier with ``predict_proba``; None is a multinomial logistic regression.
     folds
-        Parts of the log; each is predicted by a model fitted on the others.
+        Number of folds; each is predicted by a model fitted on the others.
     floor
-        Smallest probability of an eligible action; None is 0.01, or a tenth of an even share if that is less.
+        Smallest probability of an eligible action; None is 0.01, or a tenth of a uniform share if that is less.
     calibrate
-        Whether to fit a temperature and a share of even exploration on held-out predictions.
+        Whether to fit a temperature and a share of uniform exploration on held-out predictions.
     seed
-        Of the folds.
+        Seed of the folds.
     **columns
-        ``n_actions``, ``action_labels``, ``available``, as a log takes them.
+        ``n_actions``, ``action_labels``, ``available``, as for a log.
 
     Examples
     --------
@@ -238,35 +117,40 @@ def estimate_propensities(
     >>> coins.propensities[:2].round(2)
     array([0.25, 0.75])
     """
-    if actions is None and not isinstance(source, Log):
+    if isinstance(source, Log):
+        log = source
+    elif actions is None:
         raise OptionError("actions are missing; give contexts and actions, or a log")
-    log = source if isinstance(source, Log) else _unpriced(source, actions, np.zeros(len(actions)), columns)
+    else:
+        log = _log_without_propensities(source, actions, np.zeros(len(actions)), columns)
     folds = count("folds", folds, low=2)
     if len(log) < 2 * folds:
         raise LogError(f"{len(log)} events are too few to estimate propensities in {folds} folds; use fewer folds")
-    eligible = _eligible(log)
-    lowest = _floor(floor, eligible)
-    parts = balanced_folds(log._actions, folds, np.random.default_rng(seed))
-    raw = _held_out(log, model, parts)
-    chances, used = _calibrated(raw, log._actions, parts) if calibrate else (raw, AS_PREDICTED)
-    return _finished(log, chances, eligible, lowest, used)
+    eligible = _eligible_actions(log)
+    floor = _choose_floor(floor, eligible)
+    fold_numbers = balanced_folds(log._actions, folds, np.random.default_rng(seed))
+    probabilities = _predict_held_out(log, model, fold_numbers)
+    calibration = NO_CALIBRATION
+    if calibrate:
+        probabilities, calibration = _calibrate_held_out(probabilities, log._actions, fold_numbers)
+    return _finish_estimate(log, probabilities, eligible, floor, calibration)
 
 
 def with_estimated_propensities(
     source: Any, actions: Any = None, rewards: Any = None, model: Any = None, **options: Any
 ) -> Log:
-    """A log whose propensities are estimated from itself; every later result says so.
+    """Return a log with propensities estimated from itself; all results on it are marked as such.
 
     Parameters
     ----------
     source
-        A log whose propensities are not to be trusted, or contexts as a log takes them.
+        A log whose propensities are to be replaced, or contexts in any form that a log accepts.
     actions, rewards
-        The other columns, where ``source`` is contexts.
+        The other columns, if ``source`` is contexts.
     model
         As in :func:`estimate_propensities`.
     **options
-        ``folds``, ``floor``, ``calibrate``, ``seed`` of :func:`estimate_propensities`; all else are columns of
+        ``folds``, ``floor``, ``calibrate``, ``seed`` of :func:`estimate_propensities`; all others are columns of
         :class:`backcast.Log`: ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``.
 
     Examples
@@ -275,40 +159,29 @@ def with_estimated_propensities(
     >>> log.propensities_estimated, log.propensities[:2]
     (True, array([0.5, 0.5]))
     """
-    columns = {name: value for name, value in options.items() if name not in ("folds", "floor", "calibrate", "seed")}
+    columns = {name: value for name, value in options.items() if name not in ESTIMATE_OPTIONS}
+    estimate_options = {name: value for name, value in options.items() if name in ESTIMATE_OPTIONS}
     if isinstance(source, Log):
         if columns:
-            raise OptionError(f"{sorted(columns)[0]} is not an option here; the log has its own columns already")
+            raise OptionError(f"{min(columns)} is not an option here; the log already has its columns")
         log = source
     elif actions is None or rewards is None:
         raise OptionError("actions or rewards are missing; give contexts, actions and rewards, or a log")
     else:
-        log = _unpriced(source, actions, rewards, columns)
-    own = {name: value for name, value in options.items() if name not in columns}
-    found = estimate_propensities(log, None, model, **own)
-    return log.replace(_propensities=found.propensities, _logging=found.probabilities, propensities_estimated=True)
+        log = _log_without_propensities(source, actions, rewards, columns)
+    estimate = estimate_propensities(log, None, model, **estimate_options)
+    return log.replace(
+        _propensities=estimate.propensities, _logging=estimate.probabilities, propensities_estimated=True
+    )
 
 
-def balanced_folds(actions: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
-    """A random fold for each event, every action spread evenly: one seen twice is known to all models.
-
-    >>> np.bincount(balanced_folds(np.array([0, 1, 0, 1]), 2, np.random.default_rng(0))).tolist()
-    [2, 2]
-    """
-    shuffled = rng.permutation(actions.size)
-    by_action = shuffled[np.argsort(actions[shuffled], kind="stable")]
-    parts = np.empty(actions.size, dtype=np.int64)
-    parts[by_action] = np.arange(actions.size) % folds
-    return parts
-
-
-def _unpriced(contexts: Any, actions: Any, rewards: Any, columns: dict[str, Any]) -> Log:
-    """A checked log of everything but propensities, which are 1 until they are estimated."""
+def _log_without_propensities(contexts: Any, actions: Any, rewards: Any, columns: dict[str, Any]) -> Log:
+    """Return a validated log whose propensities are 1 until they are estimated."""
     return Log(contexts, actions, rewards, np.ones(len(rewards)), **columns)
 
 
-def _eligible(log: Log) -> BoolArray:
-    """Which actions may be chosen at each event: available, and seen in the log (or known by their features)."""
+def _eligible_actions(log: Log) -> BoolArray:
+    """Return which actions may be chosen at each event: available, and seen in the log (or known by their features)."""
     seen = np.bincount(log._actions, minlength=log.n_actions) > 0
     if log.has_action_features:
         seen[:] = True
@@ -317,58 +190,181 @@ def _eligible(log: Log) -> BoolArray:
     return seen & log._available
 
 
-def _floor(floor: float | None, eligible: BoolArray) -> float:
+def _choose_floor(floor: float | None, eligible: BoolArray) -> float:
     most = int(eligible.sum(axis=1).max())
     if floor is None:
         return min(0.01, 0.1 / most)
     if not 0 <= floor < 1 / most:
         raise OptionError(
             f"floor is {floor}; {most} actions may be chosen at once, so it must lie in [0, 1/{most}). "
-            "A floor of 0 is allowed, but leaves weights unbounded"
+            "A floor of 0 is allowed, but weights are then unbounded"
         )
     return float(floor)
 
 
-def _held_out(log: Log, model: Any, parts: IntArray) -> FloatArray:
-    """Predictions for each fold by a model fitted on the others."""
-    chances = np.empty((len(log), log.n_actions))
-    for fold in range(int(parts.max()) + 1):
-        own = parts == fold
-        fitted = fit_choice_model(log[~own], model)
-        chances[own] = fitted.chances(log._contexts[own], None if log._available is None else log._available[own])
-    return chances
+def balanced_folds(actions: IntArray, folds: int, rng: np.random.Generator) -> IntArray:
+    """Assign events to folds at random, each action evenly, so that all models know an action seen twice.
+
+    >>> np.bincount(balanced_folds(np.array([0, 1, 0, 1]), 2, np.random.default_rng(0))).tolist()
+    [2, 2]
+    """
+    shuffled = rng.permutation(actions.size)
+    by_action = shuffled[np.argsort(actions[shuffled], kind="stable")]
+    fold_numbers = np.empty(actions.size, dtype=np.int64)
+    fold_numbers[by_action] = np.arange(actions.size) % folds
+    return fold_numbers
 
 
-def _calibrated(raw: FloatArray, actions: IntArray, parts: IntArray) -> tuple[FloatArray, Calibration]:
-    """Each fold by the calibration that suits the held-out predictions of the other folds; and their average."""
-    honest = np.empty_like(raw)
-    used = []
-    for fold in range(int(parts.max()) + 1):
-        own = parts == fold
-        used.append(fit_calibration(raw[~own], actions[~own]))
-        honest[own] = used[-1].applied(raw[own])
-    return honest, Calibration(*(float(mean) for mean in np.mean(used, axis=0)))
+def _predict_held_out(log: Log, model: Any, fold_numbers: IntArray) -> FloatArray:
+    """Predict each fold by a model fitted on the others."""
+    probabilities = np.empty((len(log), log.n_actions))
+    for fold in range(int(fold_numbers.max()) + 1):
+        rows = fold_numbers == fold
+        available = None if log._available is None else log._available[rows]
+        probabilities[rows] = fit_choice_model(log[~rows], model).probabilities(log._contexts[rows], available)
+    return probabilities
 
 
-def _finished(
-    log: Log, chances: FloatArray, eligible: BoolArray, floor: float, used: Calibration
+def _calibrate_held_out(
+    predicted: FloatArray, actions: IntArray, fold_numbers: IntArray
+) -> tuple[FloatArray, Calibration]:
+    """Calibrate each fold on the held-out predictions of the other folds; return also the mean calibration."""
+    calibrated = np.empty_like(predicted)
+    calibrations = []
+    for fold in range(int(fold_numbers.max()) + 1):
+        rows = fold_numbers == fold
+        calibrations.append(fit_calibration(predicted[~rows], actions[~rows]))
+        calibrated[rows] = calibrations[-1].apply(predicted[rows])
+    return calibrated, Calibration(*(float(mean) for mean in np.mean(calibrations, axis=0)))
+
+
+def _finish_estimate(
+    log: Log, probabilities: FloatArray, eligible: BoolArray, floor: float, calibration: Calibration
 ) -> PropensityEstimate:
+    """Raise probabilities to the floor and compute the diagnostics."""
     taken = (np.arange(len(log)), log._actions)
-    lifted = lift_to_floor(chances, eligible, floor).copy()
-    # without a floor an action that only its own fold has seen would be impossible
-    propensities = np.maximum(lifted[taken], 1e-12)
-    lifted[taken] = propensities
+    raised = raise_to_floor(probabilities, eligible, floor).copy()
+    # without a floor, an action that occurs in a single fold would have probability 0 there
+    propensities = np.maximum(raised[taken], SMALLEST_PROBABILITY)
+    raised[taken] = propensities
     counts = np.bincount(log._actions, minlength=log.n_actions)
-    facts = PropensityDiagnostics(
+    diagnostics = PropensityDiagnostics(
         events=len(log),
         actions_seen=int((counts > 0).sum()),
         smallest=float(propensities.min()),
         largest=float(propensities.max()),
-        share_floored=float((chances[taken] < floor).mean()),
-        calibration_error=calibration_error(lifted, log._actions, eligible),
+        share_floored=float((probabilities[taken] < floor).mean()),
+        calibration_error=calibration_error(raised, log._actions, eligible),
         inverse_mean=float((1 / propensities).mean() / eligible.sum(axis=1).mean()),
-        temperature=1 / used.exponent,
-        exploration=used.exploration,
+        temperature=1 / calibration.exponent,
+        exploration=calibration.exploration,
         gain=float(np.log(propensities).mean() - np.log(counts[log._actions] / len(log)).mean()),
     )
-    return PropensityEstimate(lifted, propensities, floor, facts)
+    return PropensityEstimate(raised, propensities, floor, diagnostics)
+
+
+class Calibration(NamedTuple):
+    """``(1 - e) p_a^b / sum p^b + e / m`` over the m actions that may be chosen.
+
+    ``exponent`` b is one over the temperature (Guo et al. 2017); ``exploration`` e is a share of uniform choice, which
+    loggers mix in and a softmax cannot express. Both keep the order of actions, and a few hundred events determine
+    them. Isotonic regression per action needs many events of every action, and yields zeros, by which weights would
+    divide.
+
+    >>> Calibration(exponent=0.5, exploration=0.25).apply(np.array([[0.2, 0.8, 0.0]]))
+    array([[0.375, 0.625, 0.   ]])
+
+    By hand: the square roots are in the ratio 1 to 2, so (1/3, 2/3); three quarters of that, and an eighth each.
+    """
+
+    exponent: float
+    exploration: float
+
+    def apply(self, probabilities: FloatArray) -> FloatArray:
+        """Return the calibrated probabilities of each row; probabilities of 0 stay 0."""
+        positive = probabilities > 0
+        powers = np.where(positive, np.maximum(probabilities, SMALLEST_PROBABILITY) ** self.exponent, 0.0)
+        tilted = powers / powers.sum(axis=1, keepdims=True)
+        uniform = positive / positive.sum(axis=1, keepdims=True)
+        calibrated: FloatArray = (1 - self.exploration) * tilted + self.exploration * uniform
+        return calibrated
+
+
+NO_CALIBRATION = Calibration(exponent=1.0, exploration=0.0)
+
+
+def fit_calibration(probabilities: FloatArray, actions: IntArray) -> Calibration:
+    """Fit the calibration by maximum likelihood.
+
+    >>> coins = np.tile([0.2, 0.8], (30, 1))
+    >>> calibration = fit_calibration(coins, np.array([0, 1, 1] * 10))
+    >>> calibration.apply(coins[:1]).round(3)
+    array([[0.333, 0.667]])
+    """
+    from scipy.optimize import minimize
+
+    sample = slice(None, None, 1 + actions.size // CALIBRATION_EVENTS)
+    loss = _CalibrationLoss(probabilities[sample], actions[sample])
+    bounds = [(np.log(EXPONENTS[0]), np.log(EXPONENTS[1])), (0.0, 1.0)]
+    # two starts: a sharp softmax with exploration and a flat one without are different local optima
+    optima: list[Any] = [minimize(loss, start, jac=True, bounds=bounds) for start in ([0.0, 0.05], [1.5, 0.2])]
+    best = min(optima, key=lambda optimum: float(optimum.fun))
+    return Calibration(float(np.exp(best.x[0])), float(best.x[1]))
+
+
+class _CalibrationLoss:
+    """Mean negative log-likelihood of the actions at (log exponent, exploration), and its gradient."""
+
+    def __init__(self, probabilities: FloatArray, actions: IntArray) -> None:
+        self.positive = probabilities > 0
+        self.logs = np.log(np.maximum(probabilities, SMALLEST_PROBABILITY))
+        self.taken = (np.arange(actions.size), actions)
+        self.uniform = (self.positive / self.positive.sum(axis=1, keepdims=True))[self.taken]
+
+    def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
+        exponent, exploration = float(np.exp(point[0])), float(point[1])
+        powers = np.exp(exponent * self.logs) * self.positive
+        tilted = powers / powers.sum(axis=1, keepdims=True)
+        chosen = tilted[self.taken]
+        mixed = np.maximum((1 - exploration) * chosen + exploration * self.uniform, SMALLEST_PROBABILITY)
+        slope = self.logs[self.taken] - (tilted * self.logs).sum(axis=1)
+        by_exponent = (1 - exploration) * chosen * slope * exponent / mixed
+        by_exploration = (self.uniform - chosen) / mixed
+        return -float(np.log(mixed).mean()), -np.array([by_exponent.mean(), by_exploration.mean()])
+
+
+def raise_to_floor(probabilities: FloatArray, eligible: BoolArray, floor: float) -> FloatArray:
+    """Raise eligible actions to the floor; the other actions of the row are reduced in proportion.
+
+    >>> raise_to_floor(np.array([[0.0, 0.2, 0.8, 0.0]]), np.array([[True, True, True, False]]), 0.125)
+    array([[0.125, 0.175, 0.7  , 0.   ]])
+    """
+    floored = np.zeros(probabilities.shape, dtype=np.bool_)
+    raised = probabilities
+    # reducing others may push them below the floor: at most K rounds
+    for _ in range(probabilities.shape[1]):
+        below = eligible & ~floored & (raised < floor)
+        if not below.any():
+            break
+        floored |= below
+        free = np.where(floored, 0.0, probabilities)
+        total = free.sum(axis=1, keepdims=True)
+        share = (1.0 - floor * floored.sum(axis=1, keepdims=True)) / np.where(total > 0, total, 1.0)
+        raised = np.where(floored, floor, free * share)
+    return raised
+
+
+def calibration_error(probabilities: FloatArray, actions: IntArray, eligible: BoolArray) -> float:
+    """Return the average difference between predicted and observed frequency, over bins of all predictions.
+
+    >>> calibration_error(np.array([[0.5, 0.5], [0.5, 0.5]]), np.array([0, 1]), np.ones((2, 2), bool))
+    0.0
+    """
+    hits = np.zeros(probabilities.shape)
+    hits[np.arange(actions.size), actions] = 1.0
+    predicted, observed = probabilities[eligible], hits[eligible]
+    # equal predictions must share a bin, otherwise their order would create an error
+    edges = np.unique(np.quantile(predicted, np.linspace(0, 1, CALIBRATION_BINS + 1)[1:-1]))
+    bins = np.searchsorted(edges, predicted, side="left")
+    differences = np.bincount(bins, weights=predicted - observed)
+    return float(np.abs(differences).sum() / predicted.size)
