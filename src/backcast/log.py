@@ -1,10 +1,10 @@
-"""The log: columns of past decisions, checked once at the door and trusted behind it."""
+"""Log: columns of past decisions, validated when the log is built."""
 
 from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import numpy.typing as npt
@@ -26,6 +26,19 @@ from backcast._log_validation import (
     to_time_column,
 )
 from backcast.errors import LogError
+
+
+class LogColumns(NamedTuple):
+    """The arrays of a log, for code of the package; the properties of a log return read-only views of them."""
+
+    contexts: Contexts
+    actions: IntArray
+    rewards: FloatArray
+    propensities: FloatArray
+    available: BoolArray | None
+    times: npt.NDArray[Any] | None
+    logging_probabilities: FloatArray | None
+    rows: IntArray
 
 
 class Log:
@@ -66,31 +79,9 @@ class Log:
     array([0.25])
     """
 
-    COLUMNS = ("_contexts", "_actions", "_rewards", "_propensities", "_available", "_times", "_logging", "_rows")
+    __slots__ = ("action_labels", "columns", "n_actions", "propensities_estimated", "reward_range")
 
-    __slots__ = (
-        "_actions",
-        "_available",
-        "_contexts",
-        "_logging",
-        "_propensities",
-        "_rewards",
-        "_rows",
-        "_times",
-        "action_labels",
-        "n_actions",
-        "propensities_estimated",
-        "reward_range",
-    )
-
-    _contexts: Contexts
-    _actions: IntArray
-    _rewards: FloatArray
-    _propensities: FloatArray
-    _available: BoolArray | None
-    _times: npt.NDArray[Any] | None
-    _logging: FloatArray | None
-    _rows: IntArray
+    columns: LogColumns
     n_actions: int
     action_labels: tuple[Any, ...]
     reward_range: tuple[float, float] | None
@@ -130,15 +121,9 @@ class Log:
         check_propensities(propensities)
         check_available(available, actions, labels)
         check_logging(logging, actions, propensities, len(labels))
+        rows = np.arange(n, dtype=np.int64)
         self._set(
-            _contexts=contexts,
-            _actions=actions,
-            _rewards=rewards,
-            _propensities=propensities,
-            _available=available,
-            _times=times,
-            _logging=logging,
-            _rows=np.arange(n, dtype=np.int64),
+            columns=LogColumns(contexts, actions, rewards, propensities, available, times, logging, rows),
             n_actions=len(labels),
             action_labels=labels,
             reward_range=None if reward_range is None else check_reward_range(reward_range),
@@ -181,7 +166,7 @@ class Log:
         raise AttributeError(f"a Log is immutable; build a new one to change {name!r}")
 
     def __len__(self) -> int:
-        return self._rewards.size
+        return self.columns.rewards.size
 
     def __repr__(self) -> str:
         d = self.n_features
@@ -193,28 +178,11 @@ class Log:
         if not isinstance(index, slice):
             index = np.atleast_1d(index)
             index = index if index.size else index.astype(np.int64)
-        part = object.__new__(Log)
-        part._set(
-            _contexts=self._contexts[index],
-            _actions=self._actions[index],
-            _rewards=self._rewards[index],
-            _propensities=self._propensities[index],
-            _available=None if self._available is None else self._available[index],
-            _times=None if self._times is None else self._times[index],
-            _logging=None if self._logging is None else self._logging[index],
-            _rows=self._rows[index],
-            n_actions=self.n_actions,
-            action_labels=self.action_labels,
-            reward_range=self.reward_range,
-            propensities_estimated=self.propensities_estimated,
-        )
-        return part
+        columns: Any = [None if column is None else column[index] for column in self.columns]
+        return _rebuild({**self._fields(), "columns": LogColumns(*columns)})
 
-    def replace(self, **fields: Any) -> Log:
-        """A copy with some trusted fields changed, for code inside the package (``_rewards=...``)."""
-        part = self[:]
-        part._set(**fields)
-        return part
+    def _fields(self) -> dict[str, Any]:
+        return {name: getattr(self, name) for name in self.__slots__}
 
     @property
     def n_events(self) -> int:
@@ -247,15 +215,16 @@ class Log:
         (True, False)
         """
         digest = hashlib.sha256(f"{len(self)} {self.n_actions} {self.reward_range} {self.action_labels}".encode())
-        contexts: Any = self._contexts
+        contexts: Any = self.columns.contexts
         features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
+        columns = self.columns
         for column in (
             *features,
-            self._actions,
-            self._rewards,
-            self._propensities,
-            self._available,
-            self._logging,
+            columns.actions,
+            columns.rewards,
+            columns.propensities,
+            columns.available,
+            columns.logging_probabilities,
         ):
             if column is None:
                 digest.update(b"-")
@@ -266,79 +235,79 @@ class Log:
         return digest.hexdigest()[:16]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        return (_rebuild, ({name: getattr(self, name) for name in self.__slots__},))
+        return _rebuild, (self._fields(),)
 
     @property
     def contexts(self) -> Contexts:
         """Context of each event, read-only: ``(n, d)`` dense or CSR, or ``(n, K, d)``."""
-        return _locked_rows(self._contexts) if is_sparse(self._contexts) else _locked(np.asarray(self._contexts))
+        contexts = self.columns.contexts
+        return _locked_rows(contexts) if is_sparse(contexts) else _locked(np.asarray(contexts))
 
     @property
     def actions(self) -> IntArray:
         """Code ``0..K-1`` of the logged action of each event, read-only."""
-        return _locked(self._actions)
+        return _locked(self.columns.actions)
 
     @property
     def rewards(self) -> FloatArray:
         """Reward of each event, read-only."""
-        return _locked(self._rewards)
+        return _locked(self.columns.rewards)
 
     @property
     def propensities(self) -> FloatArray:
         """Probability with which each logged action was chosen, read-only."""
-        return _locked(self._propensities)
+        return _locked(self.columns.propensities)
 
     @property
     def available(self) -> BoolArray | None:
         """``(n, K)`` mask of eligible actions, or None when all always were."""
-        return None if self._available is None else _locked(self._available)
+        return None if self.columns.available is None else _locked(self.columns.available)
 
     @property
     def times(self) -> npt.NDArray[Any] | None:
         """Time of each event, where given."""
-        return None if self._times is None else _locked(self._times)
+        return None if self.columns.times is None else _locked(self.columns.times)
 
     @property
     def logging_probabilities(self) -> FloatArray | None:
         """``(n, K)`` probabilities the logger gave to all actions, where recorded."""
-        return None if self._logging is None else _locked(self._logging)
+        return None if self.columns.logging_probabilities is None else _locked(self.columns.logging_probabilities)
 
     @property
     def rows(self) -> IntArray:
         """Row number of each event in the log it was read from; kept by slicing."""
-        return _locked(self._rows)
+        return _locked(self.columns.rows)
 
     @property
     def n_features(self) -> int:
         """Number of context features d (of each action, when contexts are ``(n, K, d)``)."""
-        return int(self._contexts.shape[-1])
+        return int(self.columns.contexts.shape[-1])
 
     @property
     def has_action_features(self) -> bool:
         """Whether contexts are ``(n, K, d)``: features of each action."""
-        return self._contexts.ndim == 3
+        return self.columns.contexts.ndim == 3
 
     @property
     def reward_bounds(self) -> tuple[float, float]:
         """The declared reward range, or the smallest and largest reward seen."""
         if self.reward_range is not None:
             return self.reward_range
-        return float(self._rewards.min()), float(self._rewards.max())
+        return float(self.columns.rewards.min()), float(self.columns.rewards.max())
 
     @property
     def bytes_in_memory(self) -> int:
         """Memory of all columns."""
-        contexts: Any = self._contexts
+        contexts: Any = self.columns.contexts
         features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
-        columns = [getattr(self, name) for name in self.COLUMNS[1:]]
-        return sum(array.nbytes for array in (*features, *columns) if array is not None)
+        return sum(array.nbytes for array in (*features, *self.columns[1:]) if array is not None)
 
     @property
     def smallest_propensity(self) -> float:
         """``min_k min_a mu(a|x_k)`` where the logger's probabilities are recorded, else the smallest propensity."""
-        if self._logging is None:
-            return float(self._propensities.min())
-        return float(self._logging[self._logging > 0].min())
+        if self.columns.logging_probabilities is None:
+            return float(self.columns.propensities.min())
+        return float(self.columns.logging_probabilities[self.columns.logging_probabilities > 0].min())
 
     @property
     def smallest_propensity_is_known(self) -> bool:
@@ -349,9 +318,9 @@ class Log:
         >>> Log(None, [0, 1], [0, 0], [0.4, 0.6]).smallest_propensity_is_known
         False
         """
-        if self._logging is not None:
+        if self.columns.logging_probabilities is not None:
             return True
-        return bool(np.allclose(self._propensities, 1 / self.n_actions, rtol=1e-6, atol=0.0))
+        return bool(np.allclose(self.columns.propensities, 1 / self.n_actions, rtol=1e-6, atol=0.0))
 
 
 def _rebuild(fields: dict[str, Any]) -> Log:
@@ -380,6 +349,21 @@ def concat_logs(parts: Sequence[Log]) -> Log:
     >>> concat_logs([log[:1], log[1:]]).rewards
     array([1., 2., 3.])
     """
-    names = [name for name in Log.COLUMNS if name != "_contexts" and getattr(parts[0], name) is not None]
-    columns = {name: np.concatenate([getattr(part, name) for part in parts]) for name in names}
-    return parts[0].replace(_contexts=concat_contexts([part._contexts for part in parts]), **columns)
+    contexts = concat_contexts([part.columns.contexts for part in parts])
+    others: Any = [
+        None if columns[0] is None else np.concatenate(columns)
+        for columns in zip(*(part.columns[1:] for part in parts), strict=True)
+    ]
+    return _rebuild({**parts[0]._fields(), "columns": LogColumns(contexts, *others)})
+
+
+def replace_columns(log: Log, **fields: Any) -> Log:
+    """Return a copy with other columns or other fields, which are not checked.
+
+    >>> log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
+    >>> replace_columns(log, rewards=np.array([2.0, 3.0]), reward_range=(0, 4)).rewards
+    array([2., 3.])
+    """
+    columns = {name: value for name, value in fields.items() if name in LogColumns._fields}
+    others = {name: value for name, value in fields.items() if name not in columns}
+    return _rebuild({**log._fields(), "columns": log.columns._replace(**columns), **others})

@@ -123,7 +123,9 @@ def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummar
     sample = _sample_events(log)
     policy = start_copy(request.policy, log, RandomStreams.from_seed(request.seed).policy)
     taken = probabilities_of(policy, sample).mean(axis=0) if isinstance(policy, Policy | LogPolicy) else None
-    return _new_summary(log, taken, weight_shares(probability_of(policy, sample) / sample._propensities, len(log)))
+    return _new_summary(
+        log, taken, weight_shares(probability_of(policy, sample) / sample.columns.propensities, len(log))
+    )
 
 
 def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, log: Log) -> ReplaySummary:
@@ -135,7 +137,7 @@ def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, 
     steps = trace_clock(log, request.policy, no_model, rng.random(len(log)), request.horizon, rng)
     sample = _sample_events(log)
     mixture = _average_policy(request, sample, log[steps.order])
-    weights = mixture[np.arange(len(sample)), sample._actions] / sample._propensities
+    weights = mixture[np.arange(len(sample)), sample.columns.actions] / sample.columns.propensities
     ends = block_edges(steps.order.size, N_BLOCKS)[1:]
     return replace(
         _new_summary(log, mixture.mean(axis=0), weight_shares(weights, len(log))),
@@ -171,7 +173,7 @@ def _summarize_algorithm_1(evaluator: Any, request: EvaluationRequest, log: Log)
         log = log[rng.permutation(len(log))]
     steps = trace(log, request.policy, evaluator, horizon=request.horizon, seed=request.seed)
     # the share of each action under the policies of the run, weighted as in the estimate (as if it paid 1)
-    counts = np.bincount(log._actions, weights=steps.multiplier * steps.weight, minlength=log.n_actions)
+    counts = np.bincount(log.columns.actions, weights=steps.multiplier * steps.weight, minlength=log.n_actions)
     taken = counts / counts.sum() if counts.sum() > 0 else None
     used = steps.multiplier > 0  # not the events set aside for warm-up or calibration
     n_used = int(used.sum())
@@ -189,7 +191,7 @@ def _new_summary(log: Log, taken: FloatArray | None, weights: WeightShares) -> R
         events=len(log),
         in_order=False,
         actions=tuple(str(label) for label in log.action_labels),
-        logged=np.bincount(log._actions, minlength=log.n_actions) / len(log),
+        logged=np.bincount(log.columns.actions, minlength=log.n_actions) / len(log),
         taken=taken,
         weights=weights,
         ends=block_edges(0)[1:],

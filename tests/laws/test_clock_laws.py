@@ -14,6 +14,7 @@ from sklearn.linear_model import LinearRegression
 
 import backcast as bc
 from backcast._kernels.contexts import add_scores
+from backcast.log import replace_columns
 from backcast.reference import ClockResult, OneEventAtATime, clock_replay
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
@@ -176,7 +177,7 @@ def test_the_order_of_the_log_does_not_matter(make_log: Any, seed: int, name: st
 @given(st.integers(0, 2**32 - 1), st.floats(-2, 2), st.sampled_from(("softmax", "round robin")))
 @settings(max_examples=20)
 def test_a_constant_reward_is_the_value(make_log: Any, seed: int, constant: float, name: str) -> None:
-    log = make_log("dense", 60, seed=seed).replace(_rewards=np.full(60, constant))
+    log = replace_columns(make_log("dense", 60, seed=seed), rewards=np.full(60, constant))
     predicted = np.full((60, 3), constant)
     passed = clock(log, POLICIES[name](1), predicted=predicted, horizon=5, seed=seed)
     np.testing.assert_allclose(passed.curve, constant, rtol=1e-9, atol=1e-12)

@@ -19,6 +19,7 @@ import backcast as bc
 from backcast import evaluators as stationary
 from backcast.environments import LinearEnvironment
 from backcast.evaluators.acceptance import largest_multiplier
+from backcast.log import replace_columns
 
 
 def is_evaluator(item: Any) -> bool:
@@ -103,7 +104,7 @@ def value(name: str, log: bc.Log, policy: Any, model: Any, seed: int = 0, evalua
 
 
 def with_rewards(log: bc.Log, rewards: Any, reward_range: tuple[float, float]) -> bc.Log:
-    return log.replace(_rewards=np.asarray(rewards, dtype=np.float64), reward_range=reward_range)
+    return replace_columns(log, rewards=np.asarray(rewards, dtype=np.float64), reward_range=reward_range)
 
 
 seeds = st.integers(0, 2**32 - 1)
@@ -196,7 +197,9 @@ def relabelled(log: bc.Log, order: Any) -> bc.Log:
     back = np.argsort(order)
     logging = log.logging_probabilities
     assert logging is not None
-    return log.replace(_actions=order[log.actions], _logging=np.ascontiguousarray(logging[:, back]))
+    return replace_columns(
+        log, actions=order[log.actions], logging_probabilities=np.ascontiguousarray(logging[:, back])
+    )
 
 
 @pytest.mark.parametrize("name", EVALUATORS)
@@ -458,7 +461,7 @@ def test_budget_holds_where_only_logged_propensities_are_known() -> None:
     # was 0.35 +- 0.02 on average over 60 such logs. With the guard it was 0.018 +- 0.002, so that 0.3 is out of reach.
     world, eta, horizon, masses = LinearEnvironment(3, 4, logistic=True, logging="paper"), 0.3, 6, []
     for number in range(20):
-        log = world.log(3000, np.random.default_rng(number)).replace(_logging=None)
+        log = replace_columns(world.log(3000, np.random.default_rng(number)), logging_probabilities=None)
         rule = bc.Budget(eta=eta, calibration=300)
         found: Any = bc.evaluate(
             log, bc.LinUCB(1.0), bc.DRns(acceptance=rule), reward_model=0.5, horizon=horizon, seed=number
@@ -468,7 +471,7 @@ def test_budget_holds_where_only_logged_propensities_are_known() -> None:
 
 
 def test_budget_measures_the_policy_of_the_moment() -> None:
-    log = case(8, 1500).log.replace(_logging=None)
+    log = replace_columns(case(8, 1500).log, logging_probabilities=None)
     policy = bc.EpsilonGreedy(0.3)
     rule = bc.Budget(eta=0.5, calibration=500, refreshes=10)
     passed = bc.trace(log, policy, bc.DRns(acceptance=rule), horizon=20, seed=1)

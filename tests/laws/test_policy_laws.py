@@ -15,6 +15,7 @@ from sklearn.tree import DecisionTreeRegressor
 
 import backcast as bc
 from backcast import checks
+from backcast.log import replace_columns
 from backcast.policies._calls import probabilities_of
 
 K, D = 3, 2
@@ -58,7 +59,7 @@ def policy_named(name: str) -> Any:
 
 def log_for(name: str, log: bc.Log) -> bc.Log:
     """Classifiers learn classes, so their log pays 0 or 1."""
-    return log.replace(_rewards=np.round(log.rewards)) if "logistic" in name else log
+    return replace_columns(log, rewards=np.round(log.rewards)) if "logistic" in name else log
 
 
 @pytest.mark.parametrize(("name", "layout"), CASES)

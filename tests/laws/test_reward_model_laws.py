@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from backcast._arrays import Contexts, FloatArray
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.reward_models import (
     Constant,
     CrossFit,
@@ -81,7 +81,7 @@ def random_log(n: int, seed: int, n_actions: int = 3, kind: str = "dense") -> Lo
 @given(n=sizes, seed=seeds)
 @quick
 def test_no_event_is_scored_by_a_model_that_saw_it(name: str, n: int, seed: int) -> None:
-    log = random_log(n, seed).replace(_contexts=np.arange(float(n))[:, None])
+    log = replace_columns(random_log(n, seed), contexts=np.arange(float(n))[:, None])
     left, predicted = WRAPPERS[name](Memory()).predictions(log, np.random.default_rng(seed))
     assert predicted.shape == (len(left), log.n_actions)
     assert predicted.max() == 0
@@ -117,7 +117,7 @@ def test_progressive_predictions_do_not_know_the_future(n: int, seed: int, cut: 
     later[cut:] = 1 - later[cut:]
     wrapped = Progressive(PerAction(), first=3, growth=1.3)
     rng = np.random.default_rng(0)
-    before, after = wrapped.predictions(log, rng), wrapped.predictions(log.replace(_rewards=later), rng)
+    before, after = wrapped.predictions(log, rng), wrapped.predictions(replace_columns(log, rewards=later), rng)
     assert np.array_equal(before.predicted[: cut + 1], after.predicted[: cut + 1])
 
 
@@ -160,7 +160,7 @@ def test_same_seed_same_predictions(model: str, wrapper: str) -> None:
 @settings(max_examples=8, deadline=None)
 def test_a_constant_reward_is_predicted_everywhere(model: str, n: int, seed: int, level: int) -> None:
     log = random_log(n, seed)
-    log = log.replace(_rewards=np.full(n, level / 4))
+    log = replace_columns(log, rewards=np.full(n, level / 4))
     fitted = MODELS[model]().fit(log)
     assert np.allclose(fitted.predict(log.contexts), level / 4, rtol=0, atol=1e-9)
 
@@ -171,7 +171,7 @@ def test_a_constant_reward_is_predicted_everywhere(model: str, n: int, seed: int
 def test_rescaled_rewards_rescale_the_predictions(model: str, n: int, seed: int) -> None:
     log = random_log(n, seed)
     plain = MODELS[model]().fit(log).predict(log.contexts)
-    scaled = MODELS[model]().fit(log.replace(_rewards=4 * log.rewards - 1)).predict(log.contexts)
+    scaled = MODELS[model]().fit(replace_columns(log, rewards=4 * log.rewards - 1)).predict(log.contexts)
     assert np.allclose(scaled, 4 * plain - 1, atol=1e-6)
 
 
@@ -182,7 +182,7 @@ def test_rewards_times_four_change_no_choice(n: int, seed: int) -> None:
     log = random_log(n, seed)
     model, scaled = (
         MODELS["low_variance"]().fit(log),
-        MODELS["low_variance"]().fit(log.replace(_rewards=4 * log.rewards)),
+        MODELS["low_variance"]().fit(replace_columns(log, rewards=4 * log.rewards)),
     )
     assert np.array_equal(scaled.predict(log.contexts), 4 * model.predict(log.contexts))
 
@@ -194,7 +194,7 @@ def test_relabelled_actions_relabel_the_predictions(model: str, n: int, seed: in
     log = random_log(n, seed)
     names = np.array([2, 0, 1])
     plain = MODELS[model]().fit(log).predict(log.contexts)
-    renamed = MODELS[model]().fit(log.replace(_actions=names[log.actions])).predict(log.contexts)
+    renamed = MODELS[model]().fit(replace_columns(log, actions=names[log.actions])).predict(log.contexts)
     assert np.allclose(renamed[:, names], plain, atol=1e-8)
 
 

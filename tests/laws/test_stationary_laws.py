@@ -38,7 +38,7 @@ from backcast.evaluators.direct import DM
 from backcast.evaluators.reward_distribution import CVaR, reward_distribution
 from backcast.intervals._sample import Moments
 from backcast.io.stream import LogStream
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies.fixed import Fixed, FromScores, Logged
 from backcast.policies.linear import EpsilonGreedy
 from backcast.reward_models import Constant, CrossFit, PerAction
@@ -88,7 +88,7 @@ def value(name: str, log: Any, policy: Any = POLICY, **asked: Any) -> float:
 
 
 def with_rewards(log: Log, rewards: Any, reward_range: tuple[float, float] | None = None) -> Log:
-    return log.replace(_rewards=np.asarray(rewards, dtype=np.float64), reward_range=reward_range)
+    return replace_columns(log, rewards=np.asarray(rewards, dtype=np.float64), reward_range=reward_range)
 
 
 # CAB's model answers for what was cut in expectation only; clipping loses weight; IPS has no way to know
@@ -183,9 +183,8 @@ def test_relabelled_actions_change_nothing(name: str, make_log: MakeLog, seed: i
     log = make_log("dense", seed=seed)
     assert log.logging_probabilities is not None
     back = np.argsort(order)
-    renamed = log.replace(
-        _actions=back[log.actions], _logging=np.ascontiguousarray(log.logging_probabilities[:, order])
-    )
+    logging = np.ascontiguousarray(log.logging_probabilities[:, order])
+    renamed = replace_columns(log, actions=back[log.actions], logging_probabilities=logging)
     policy = FromScores(lambda contexts: scores(contexts)[:, order], epsilon=0.5)
     assert value(name, renamed, policy, seed=seed) == pytest.approx(value(name, log, seed=seed), abs=1e-9)
 

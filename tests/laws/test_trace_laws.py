@@ -17,6 +17,7 @@ from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._engine.replay_loop import TraceArrays
 from backcast._kernels.contexts import add_scores
 from backcast._request import EvaluationRequest
+from backcast.log import replace_columns
 from backcast.reference import OneEventAtATime, dr_ns
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
@@ -112,7 +113,7 @@ def policy_named(name: str) -> Any:
 
 def log_for(name: str, log: bc.Log) -> bc.Log:
     """Classifiers learn classes, so their log pays 0 or 1."""
-    return log.replace(_rewards=np.round(log.rewards)) if name == "logistic" else log
+    return replace_columns(log, rewards=np.round(log.rewards)) if name == "logistic" else log
 
 
 def reference(
@@ -189,7 +190,7 @@ def test_no_event_sets_its_own_multiplier(make_log: Any, seed: int, q: float) ->
     policy = POLICIES["greedy"]
     one, two = (bc.trace(log, policy, bc.DRns(q=q), uniforms=draws) for draws in (uniforms, other))
     np.testing.assert_array_equal(one.multiplier[:21], two.multiplier[:21])
-    changed = log.replace(_propensities=np.where(np.arange(40) == 20, 1 / 128, log.propensities))
+    changed = replace_columns(log, propensities=np.where(np.arange(40) == 20, 1 / 128, log.propensities))
     three = bc.trace(changed, policy, bc.DRns(q=q), uniforms=uniforms)
     np.testing.assert_array_equal(one.multiplier[:21], three.multiplier[:21])
 

@@ -13,7 +13,7 @@ from backcast._arrays import FloatArray
 from backcast.checks import check
 from backcast.checks._drift import find_drift
 from backcast.environments import LinearEnvironment
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies._calls import draw_actions
 from backcast.propensities import mix_logs, with_estimated_propensities
 from backcast.propensities._choice_model import softmax_among
@@ -163,7 +163,9 @@ def learning(rng: Chance) -> Log:
         signs = np.where(np.arange(4) == part.actions[:, None], part.rewards[:, None] - 0.5, 0.0)
         slopes += 0.02 * contexts[rows].T @ signs
         parts.append(part)
-    columns = ((part._contexts, part._actions, part._rewards, part._propensities) for part in parts)
+    columns = (
+        (part.columns.contexts, part.columns.actions, part.columns.rewards, part.columns.propensities) for part in parts
+    )
     return Log(*(np.concatenate(column) for column in zip(*columns, strict=True)), n_actions=4)
 
 
@@ -201,11 +203,11 @@ Fault = Callable[[Log, Chance], Log]
 
 def with_propensities(log: Log, propensities: FloatArray) -> Log:
     """Replace the recorded propensities, and remove the recorded table, which would reveal the fault."""
-    return log.replace(_propensities=np.asarray(propensities), _logging=None)
+    return replace_columns(log, propensities=np.asarray(propensities), logging_probabilities=None)
 
 
 def select_rows(log: Log, rows: Any) -> Log:
-    return log.replace(_logging=None)[rows]
+    return replace_columns(log, logging_probabilities=None)[rows]
 
 
 def table_of(log: Log) -> FloatArray:
@@ -255,13 +257,16 @@ def drifting(log: Log, rng: Chance) -> Log:
     contexts = np.asarray(log.contexts)[half:]
     table = np.roll(table_of(log)[half:], 1, axis=1)
     later = logged(contexts, table, np.full(table.shape, 0.5), rng)
-    columns = [(part._contexts, part._actions, part._rewards, part._propensities) for part in (log[:half], later)]
+    columns = [
+        (part.columns.contexts, part.columns.actions, part.columns.rewards, part.columns.propensities)
+        for part in (log[:half], later)
+    ]
     return Log(*(np.concatenate(column) for column in zip(*columns, strict=True)), n_actions=log.n_actions)
 
 
 def rewards_drifting(log: Log, rng: Chance) -> Log:
     paid = rng.random(len(log)) > np.linspace(0, 0.5, len(log))
-    return log.replace(_rewards=np.where(paid, log.rewards, 0.0))
+    return replace_columns(log, rewards=np.where(paid, log.rewards, 0.0))
 
 
 def two_actions_change_places(log: Log, rng: Chance) -> Log:
@@ -269,7 +274,7 @@ def two_actions_change_places(log: Log, rng: Chance) -> Log:
     late = np.arange(len(log)) >= len(log) // 2
     mean = np.where(np.asarray(log.actions) == 0, np.where(late, 0.3, 0.6), 0.45)
     mean = np.where(np.asarray(log.actions) == 1, np.where(late, 0.6, 0.3), mean)
-    return log.replace(_rewards=(rng.random(len(log)) < mean).astype(np.float64))
+    return replace_columns(log, rewards=(rng.random(len(log)) < mean).astype(np.float64))
 
 
 def never_taken(log: Log, rng: Chance) -> Log:
@@ -290,7 +295,7 @@ def impossible_in_some_contexts(log: Log, rng: Chance) -> Log:
 def in_another_unit(log: Log, rng: Chance) -> Log:
     rewards = np.array(log.rewards)
     rewards[len(log) // 2 :] *= 100
-    return log.replace(_rewards=rewards, reward_range=None)
+    return replace_columns(log, rewards=rewards, reward_range=None)
 
 
 def one_action_more(log: Log, rng: Chance) -> Log:
@@ -332,13 +337,13 @@ def failures_dropped(log: Log, rng: Chance) -> Log:
 def reward_in_the_context(log: Log, rng: Chance) -> Log:
     contexts = np.array(log.contexts)
     contexts[:, 1] = log.rewards + 0.01 * rng.normal(size=len(log))
-    return log.replace(_contexts=contexts)
+    return replace_columns(log, contexts=contexts)
 
 
 def action_in_the_context(log: Log, rng: Chance) -> Log:
     contexts = np.array(log.contexts)
     contexts[:, :5] = np.eye(5)[log.actions]
-    return log.replace(_contexts=contexts, _logging=None)
+    return replace_columns(log, contexts=contexts, logging_probabilities=None)
 
 
 def nothing_explored(log: Log, rng: Chance) -> Log:
@@ -450,5 +455,5 @@ def test_a_recorded_table_that_was_not_followed() -> None:
     rng = np.random.default_rng(7)
     log = paper(rng)
     actions = draw_actions(np.roll(table_of(log), 1, axis=1), rng.random(len(log)))
-    wrong = log.replace(_actions=actions, _propensities=table_of(log)[np.arange(len(log)), actions])
+    wrong = replace_columns(log, actions=actions, propensities=table_of(log)[np.arange(len(log)), actions])
     assert check(wrong)["logging_probabilities"].verdict == "fail"

@@ -36,7 +36,7 @@ from backcast.checks._rewards import context_hashes, rank_association, reward_le
 from backcast.checks.log import CHECKS, LogFacts
 from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies.fixed import Fixed, Logged, Uniform
 from backcast.propensities import with_estimated_propensities
 from tests.conftest import random_log
@@ -108,7 +108,7 @@ def test_tails_of_counts_are_bounded(n: int, p: float) -> None:
 
 def test_report_as_text_and_as_json() -> None:
     log = paper_log(8000)
-    report = check(log.replace(_propensities=np.minimum(1.0, 2 * log.propensities), _logging=None))
+    report = check(replace_columns(log, propensities=np.minimum(1.0, 2 * log.propensities), logging_probabilities=None))
     assert report.verdict == "fail"
     assert report.faults[0].verdict == "fail"
     assert [f.verdict for f in report.faults] == sorted((f.verdict for f in report.faults), key=["fail", "warn"].index)
@@ -134,7 +134,7 @@ def test_same_log_same_report() -> None:
 
 
 def test_findings_are_named_after_their_checks() -> None:
-    log = with_estimated_propensities(paper_log(300), folds=2).replace(_logging=None)
+    log = replace_columns(with_estimated_propensities(paper_log(300), folds=2), logging_probabilities=None)
     names = {finding.name for finding in check(log).findings}
     assert names == {test.__name__ for test in CHECKS} - {"logging_probabilities"}
 
@@ -252,7 +252,7 @@ def test_predictions_use_earlier_events_only() -> None:
     # other actions in the second half do not change the predicted probabilities there
     later = np.array(log.actions)
     later[600:] = (later[600:] + 1) % 4
-    changed = predict_actions(log.replace(_actions=later), np.arange(1200))
+    changed = predict_actions(replace_columns(log, actions=later), np.arange(1200))
     assert changed is not None
     np.testing.assert_array_equal(prediction.top, changed.top)
     np.testing.assert_array_equal(prediction.taken[:300], changed.taken[:300])
@@ -262,7 +262,7 @@ def test_recorded_probabilities_are_compared_with_frequencies() -> None:
     log = paper_log(3000)
     assert check(log)["logging_probabilities"].verdict == "ok"
     table = np.roll(np.asarray(log.logging_probabilities), 1, axis=1)
-    wrong = log.replace(_logging=table, _propensities=table[np.arange(3000), log.actions])
+    wrong = replace_columns(log, logging_probabilities=table, propensities=table[np.arange(3000), log.actions])
     assert check(wrong)["logging_probabilities"].verdict == "fail"
 
 
@@ -313,7 +313,7 @@ def test_association_depends_on_the_order_only() -> None:
 def test_equal_contexts_have_equal_hashes(layout: str) -> None:
     log = random_log(layout, n=80)
     twice = log[np.concatenate([np.arange(80), np.arange(80)])]
-    hashes = context_hashes(twice._contexts)
+    hashes = context_hashes(twice.columns.contexts)
     np.testing.assert_array_equal(hashes[:80], hashes[80:])
     assert np.unique(hashes).size == (80 if layout != "sparse" else np.unique(_dense(log), axis=0).shape[0])
 
@@ -337,7 +337,7 @@ def test_copies_at_other_times_are_not_duplicates() -> None:
     )
     twice = log[np.concatenate([np.arange(500), np.arange(50)])]
     assert check(twice)["duplicates"].verdict == "fail"
-    timed = twice.replace(_times=np.arange(550))
+    timed = replace_columns(twice, times=np.arange(550))
     assert check(timed)["duplicates"].verdict == "ok"
 
 
@@ -400,7 +400,7 @@ def test_evaluators_recommended_for_learning_policies() -> None:
     ordered = check(log, learner, exchangeable=False)
     assert ordered.policy is not None
     assert ordered.policy.evaluator == "DRns(q=0.01)"
-    falling = log.replace(_rewards=np.linspace(1.0, 0.0, 600))
+    falling = replace_columns(log, rewards=np.linspace(1.0, 0.0, 600))
     drifting = check(falling, learner)
     assert drifting.policy is not None
     assert drifting.policy.evaluator == "DRns(q=0.01)"

@@ -12,6 +12,7 @@ import pytest
 import backcast as bc
 from backcast.checks._drift import find_drift
 from backcast.environments import LinearEnvironment
+from backcast.log import replace_columns
 
 WORLD = LinearEnvironment(3, 2, seed=3, logistic=True, logging="paper")
 LOG = WORLD.log(1500, np.random.default_rng(1))
@@ -81,7 +82,7 @@ def test_auto_says_what_it_chose(policy: Any, options: dict[str, Any], evaluator
 
 
 def test_drift_is_seen_and_warned_of() -> None:
-    moved = LOG.replace(_rewards=np.where(np.arange(1500) < 750, LOG.rewards, LOG.rewards / 4))
+    moved = replace_columns(LOG, rewards=np.where(np.arange(1500) < 750, LOG.rewards, LOG.rewards / 4))
     assert find_drift(LOG).detected == []
     assert find_drift(moved).detected == ["rewards"]
     with pytest.warns(bc.DriftWarning, match="evaluated in log order"):

@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
+from backcast.log import replace_columns
 from tests.support.tabular import TabularWorld
 
 WORLD = TabularWorld([0.5, 0.5], mean_rewards=[[0.2, 0.7], [0.6, 0.1]], logging=[[0.25, 0.75], [0.5, 0.5]])
@@ -269,7 +270,7 @@ def test_a_stream_gives_the_answer_of_the_log(stream: bc.LogStream, policy: Any,
         with pytest.raises(bc.EvaluationError, match="in memory"):
             bc.evaluate(stream, policy, evaluator, reward_model=0.25)
         return
-    log = LOG.replace(_logging=None)
+    log = replace_columns(LOG, logging_probabilities=None)
     one, two = (bc.evaluate(source, policy, evaluator, reward_model=0.25, seed=2) for source in (log, stream))
     assert two.value == pytest.approx(one.value, rel=1e-12)
     assert two.std_error == pytest.approx(one.std_error, rel=1e-9, nan_ok=True)

@@ -32,7 +32,7 @@ from backcast.intervals.betting import Betting, Game, play
 from backcast.intervals.bootstrap import BCa, Bootstrap, replicate_values, sum_groups
 from backcast.intervals.concentration import ClopperPearson, EmpiricalBernstein, Hoeffding, binomial_interval
 from backcast.io.stream import LogStream
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies.fixed import Fixed, Uniform
 
 FINITE: list[Any] = [Hoeffding(), EmpiricalBernstein(), ClopperPearson(), Betting()]
@@ -116,7 +116,7 @@ def test_the_blocks_do_not_matter_and_the_seed_decides(method: Any) -> None:
 @pytest.mark.parametrize("method", [*FINITE, CressieRead()], ids=lambda method: type(method).__name__)
 def test_no_declared_range_is_an_error_with_a_remedy(method: Any) -> None:
     with pytest.raises(OptionError, match="reward_range="):
-        interval(method, random_log().replace(reward_range=None))
+        interval(method, replace_columns(random_log(), reward_range=None))
 
 
 @pytest.mark.parametrize("evaluator", [SNDR(), SNIPS(), BaselineIPS()])
@@ -190,7 +190,7 @@ def test_transforms_that_bound_the_weight_need_no_other_bound(evaluator: Any) ->
 
 
 def test_estimated_propensities_leave_no_claim_for_every_n() -> None:
-    log = random_log().replace(propensities_estimated=True)
+    log = replace_columns(random_log(), propensities_estimated=True)
     for method in (*FINITE, Normal()):
         assert interval(method, log).assumption == "asymptotic"
 
@@ -202,7 +202,7 @@ def test_cressie_read_and_betting_assume_no_bound_they_do_not_know() -> None:
         assert unknown.half_width > interval(method, random_log(logging=True)).half_width
     # a uniform log shows its bound: no action had more than one over the number of actions
     log = random_log(logging=False)
-    uniform = log.replace(_propensities=np.full(len(log), 1 / 3))
+    uniform = replace_columns(log, propensities=np.full(len(log), 1 / 3))
     for method in (CressieRead(), Betting()):
         assert interval(method, uniform) == interval(replace(method, largest_weight=3.0), uniform)
 
@@ -378,7 +378,7 @@ def test_the_true_value_is_a_fair_game() -> None:
 def test_hedging_on_the_weights_pays_where_rewards_are_high() -> None:
     rng = np.random.default_rng(2)
     log = random_log(2000, seed=2)
-    sure = log.replace(_rewards=(rng.random(2000) < 0.95) * 1.0)
+    sure = replace_columns(log, rewards=(rng.random(2000) < 0.95) * 1.0)
     hedged, unhedged = (interval(Betting(bound), sure) for bound in (4.0, math.inf))
     assert hedged.half_width < 0.7 * unhedged.half_width
 
@@ -389,7 +389,7 @@ def test_samples_without_events_serve_intervals_from_sums() -> None:
 
 
 def test_uniform_logging_of_the_uniform_policy_has_weights_of_one() -> None:
-    log = random_log().replace(_propensities=np.full(300, 1 / 3), _logging=None)
+    log = replace_columns(random_log(), propensities=np.full(300, 1 / 3), logging_probabilities=None)
     computed = IPS().estimate(EvaluationRequest(log, Uniform(), interval=Hoeffding(1.0))).interval
     assert computed is not None
     assert computed.half_width == pytest.approx(math.sqrt(math.log(40) / 600))

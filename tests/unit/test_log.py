@@ -9,7 +9,7 @@ import scipy.sparse
 
 from backcast._log_validation import EncodedActions, RowError
 from backcast.errors import LogError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 
 
 def four(**changes: Any) -> Log:
@@ -235,7 +235,7 @@ def test_callers_arrays_stay_writable_and_unchanged() -> None:
 
 def test_replace_leaves_the_original() -> None:
     log = four()
-    changed = log.replace(_rewards=np.zeros(4))
+    changed = replace_columns(log, rewards=np.zeros(4))
     assert changed.rewards.tolist() == [0.0] * 4
     assert log.rewards.tolist() == [1.0, 0.0, 0.5, 1.0]
 

@@ -22,7 +22,7 @@ from backcast.evaluators.direct import DM
 from backcast.evaluators.drns import DRns
 from backcast.evaluators.rejection import RS
 from backcast.evaluators.reward_distribution import CVaR
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.monitoring import Monitor
 from backcast.policies._calls import draw_actions
 from backcast.policies.context_free import UCB1
@@ -126,7 +126,7 @@ def test_rows_are_distributions_with_a_floor(layout: str) -> None:
 
 def test_sparse_and_dense_contexts_agree() -> None:
     log = soft_log(600)
-    sparse = log.replace(_contexts=scipy.sparse.csr_array(log.contexts))
+    sparse = replace_columns(log, contexts=scipy.sparse.csr_array(log.contexts))
     np.testing.assert_allclose(
         estimate_propensities(log).propensities, estimate_propensities(sparse).propensities, atol=1e-3
     )
@@ -418,7 +418,7 @@ def test_missing_masks_are_filled_with_true() -> None:
 
 
 def test_the_mixture_of_estimated_propensities_is_marked() -> None:
-    log = two_logs((40, 40), 0)[0].replace(propensities_estimated=True)
+    log = replace_columns(two_logs((40, 40), 0)[0], propensities_estimated=True)
     assert mix_logs([log], [logger(SECOND)]).propensities_estimated
 
 

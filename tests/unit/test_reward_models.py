@@ -19,7 +19,7 @@ from sklearn.tree import DecisionTreeRegressor
 from backcast._arrays import Contexts, FloatArray
 from backcast.environments import classification_environment
 from backcast.errors import EvaluationError, OptionError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.reward_models import (
     Constant,
     CrossFit,
@@ -86,7 +86,7 @@ def test_a_function_may_give_the_weights() -> None:
 
 
 def test_tiny_propensities_do_not_overflow_the_weights() -> None:
-    log = small_log().replace(_propensities=np.geomspace(1e-200, 1.0, 60))
+    log = replace_columns(small_log(), propensities=np.geomspace(1e-200, 1.0, 60))
     assert np.isfinite(PerAction(weights="inverse_square").fit(log).predict(log.contexts)).all()
 
 

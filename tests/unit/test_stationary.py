@@ -34,7 +34,7 @@ from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.doubly_robust import mrdr_weights
 from backcast.intervals.asymptotic import Normal
 from backcast.io.stream import MemoryLogStream
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies.fixed import Fixed, Uniform
 from backcast.reward_models import Constant, Fitted, Joint, PerAction, Split
 from tests.support.tabular import TabularWorld
@@ -243,12 +243,12 @@ def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:
     log, _ = heavy_log(5000, 1)
     poor = IPS().estimate(EvaluationRequest(log, Fixed([0.0, 1.0])))
     assert any("hardly overlap" in note for note in poor.notes)
-    wrong = TABLE.replace(_propensities=np.full(len(TABLE), 0.2), _logging=None)
+    wrong = replace_columns(TABLE, propensities=np.full(len(TABLE), 0.2), logging_probabilities=None)
     assert any("average 0.5" in note for note in IPS().estimate(EvaluationRequest(wrong, Uniform())).notes)
 
 
 def test_estimated_propensities_are_carried_along() -> None:
-    log = TABLE[:100].replace(propensities_estimated=True)
+    log = replace_columns(TABLE[:100], propensities_estimated=True)
     assert IPS().estimate(EvaluationRequest(log, Uniform())).diagnostics.to_dict()["propensities_estimated"]
 
 
@@ -270,7 +270,7 @@ def test_mrdr_takes_an_estimator_and_refuses_a_model() -> None:
 
 
 def test_cab_needs_the_whole_record() -> None:
-    log = TABLE[:50].replace(_logging=None)
+    log = replace_columns(TABLE[:50], logging_probabilities=None)
     with pytest.raises(EvaluationError, match="PessimisticDR"):
         CAB().estimate(EvaluationRequest(log, Uniform()))
 
@@ -333,7 +333,7 @@ def test_default_intervals_follow_the_declared_range() -> None:
     request = EvaluationRequest(TABLE[:500], Uniform())
     assert _method(IPS(), request) == _method(SNIPS(), request) == "Cressie-Read"
     assert _method(DR(), request) == "normal"
-    assert _method(IPS(), EvaluationRequest(TABLE[:500].replace(reward_range=None), Uniform())) == "normal"
+    assert _method(IPS(), EvaluationRequest(replace_columns(TABLE[:500], reward_range=None), Uniform())) == "normal"
     assert _method(IPS(), EvaluationRequest(TABLE[:500], Uniform(), interval=Normal())) == "normal"
 
 

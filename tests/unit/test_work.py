@@ -123,7 +123,7 @@ class TestProcesses:
         log = bc.Log(rng.normal(size=(n, 2)), rng.integers(2, size=n), rng.random(n), np.full(n, 0.5))
         (kinds,) = run_jobs(kinds_of, SharedArguments(log), [Job(("kinds",), (), 0)], Execution(n_jobs=2)).results
         # writable, else every pass would make a copy of its own
-        assert kinds == dict.fromkeys(("_contexts", "_actions", "_rewards", "_propensities"), ("memmap", True))
+        assert kinds == dict.fromkeys(("contexts", "actions", "rewards", "propensities"), ("memmap", True))
 
     def test_what_cannot_be_sent_is_said(self) -> None:
         with pytest.raises(bc.OptionError, match=r"cannot be sent to other processes .*lock.*n_jobs=1"):
@@ -203,7 +203,7 @@ def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
 
 
 def kinds_of(log: bc.Log) -> dict[str, tuple[str, bool]]:
-    columns = {name: getattr(log, name) for name in ("_contexts", "_actions", "_rewards", "_propensities")}
+    columns = {name: getattr(log.columns, name) for name in ("contexts", "actions", "rewards", "propensities")}
     return {name: (type(origin(column)).__name__, bool(column.flags.writeable)) for name, column in columns.items()}
 
 

@@ -91,11 +91,11 @@ def run_clock_pass(policy: Any, log: Log, events: EventArrays, horizon: int, rng
 
 
 def _run_compiled(policy: CompiledPolicy, log: Log, events: EventArrays, meters: Meters, rounds: Rounds) -> int:
-    view, state = view_of(log._contexts), policy.state_for(log._contexts)
+    view, state = view_of(log.columns.contexts), policy.state_for(log.columns.contexts)
     if is_divisible(state) and not isinstance(view, ActionFeatures):
         loop = _PASS_BY_ACTION[is_builtin(state)]
         return int(loop(state, view, events, policy.batch_size, is_greedy(state), meters, rounds))
-    same_everywhere = is_context_free(state) and log._available is None
+    same_everywhere = is_context_free(state) and log.columns.available is None
     return int(_PASS[is_builtin(state)](state, view, events, policy.batch_size, same_everywhere, meters, rounds))
 
 
@@ -115,7 +115,7 @@ def _run_python(policy: Any, log: Log, events: EventArrays, meters: Meters, roun
             break
         t += fired.size
         if learning and fired.size == batch_size and t < horizon:
-            update_on_events(policy, log[fired], meters.speed[fired] * log._propensities[fired])
+            update_on_events(policy, log[fired], meters.speed[fired] * log.columns.propensities[fired])
     return t
 
 

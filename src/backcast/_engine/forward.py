@@ -10,7 +10,7 @@ from backcast._arrays import BoolArray, FloatArray, as_kernel_array
 from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.policies._calls import draw_action, draw_actions, probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
@@ -81,11 +81,11 @@ def run_forward(policy: Any, log: Log, means: FloatArray, law: RewardLaw, rng: n
     uniforms = rng.random((len(log), 2))
     means = as_kernel_array(means)
     if isinstance(policy_copy, CompiledPolicy):
-        state = policy_copy.state_for(log._contexts)
+        state = policy_copy.state_for(log.columns.contexts)
         loop = _forward_cached if is_builtin(state) else _forward_fresh
-        available = mask_of(log._available)
+        available = mask_of(log.columns.available)
         expected: FloatArray = loop(
-            state, view_of(log._contexts), available, means, law, uniforms, policy_copy.batch_size
+            state, view_of(log.columns.contexts), available, means, law, uniforms, policy_copy.batch_size
         )
         return expected
     return _forward_in_blocks(policy_copy, log, means, law, uniforms)
@@ -106,6 +106,6 @@ def _forward_in_blocks(
             rows = np.arange(len(part))
             actions = draw_actions(probabilities, uniforms[start : start + batch, 0].copy())
             rewards = draw_rewards(law, block[rows, actions], uniforms[start : start + batch, 1].copy())
-            history = part.replace(_actions=actions, _rewards=rewards)
+            history = replace_columns(part, actions=actions, rewards=rewards)
             update_on_events(policy_copy, history, probabilities[rows, actions])
     return expected

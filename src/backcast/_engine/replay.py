@@ -285,10 +285,10 @@ class ReplayRun:
         ratios = new_quantile(self.schedule.q or 0.0, self._constants.c_max, total)
         if warm_up is None or not self._constants.adaptive:
             return ratios
-        probabilities = probabilities_of(policy, warm_up)[np.arange(len(warm_up)), warm_up._actions]
+        probabilities = probabilities_of(policy, warm_up)[np.arange(len(warm_up)), warm_up.columns.actions]
         ratios = grow(ratios, len(warm_up))
         with np.errstate(divide="ignore"):
-            for ratio in warm_up._propensities / probabilities:
+            for ratio in warm_up.columns.propensities / probabilities:
                 observe(ratios, ratio)
         return ratios
 
@@ -297,13 +297,13 @@ class ReplayRun:
         stop = min(len(part.log), start + FUSED_EVENTS)
         records = self._make_room(trajectory, part, stop - start)
         if part.view is None:
-            part.view = view_of(part.log._contexts)
+            part.view = view_of(part.log.columns.contexts)
         # events pending from an earlier part are not in these arrays: the loop returns once for them
         alone = not trajectory.earlier_batches
         stops = StopConditions(
             self._next_stop(trajectory), NEVER if alone else trajectory.due, trajectory.batch_size if alone else NEVER
         )
-        state = trajectory.policy.state_for(part.log._contexts)
+        state = trajectory.policy.state_for(part.log.columns.contexts)
         position = replay_events(start, stop, state, part.view, part.events, self._constants, stops, records)
         part.room -= position - start
         return position
@@ -379,7 +379,7 @@ class ReplayRun:
     def _collect_accepted(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
         n = int(part.accepted.filled[0])
         if n:
-            trajectory.order.append(part.log._rows[part.accepted.positions[:n]])
+            trajectory.order.append(part.log.columns.rows[part.accepted.positions[:n]])
             trajectory.block_weights.append(part.accepted.weights[:n].copy())
             part.accepted.filled[0] = 0
 
@@ -455,7 +455,7 @@ class ReplayRun:
         trajectory.due = stored["due"]
         trajectory.earlier_batches = [batch_from_arrays(batch) for batch in stored["batches"]]
         if stored["policy"]:
-            for array, value in zip(_leaves(policy.state_for(log._contexts)), stored["policy"], strict=True):
+            for array, value in zip(_leaves(policy.state_for(log.columns.contexts)), stored["policy"], strict=True):
                 if isinstance(array, np.ndarray):
                     array[...] = value
         for batch in batches:

@@ -67,11 +67,11 @@ class EventArrays(NamedTuple):
     def from_log(cls, log: Log, predicted: FloatArray, uniforms: FloatArray) -> EventArrays:
         """Return the columns of a log in the memory layout that kernels are compiled for."""
         return cls(
-            as_kernel_array(log._actions, np.int64),
-            as_kernel_array(log._rewards),
-            as_kernel_array(log._propensities),
+            as_kernel_array(log.columns.actions, np.int64),
+            as_kernel_array(log.columns.rewards),
+            as_kernel_array(log.columns.propensities),
             as_kernel_array(predicted),
-            mask_of(log._available),
+            mask_of(log.columns.available),
             as_kernel_array(uniforms),
         )
 

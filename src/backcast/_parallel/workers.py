@@ -21,7 +21,7 @@ import numpy as np
 from backcast._parallel.shared_file import SharedFile, SharedFileRef, load_shared
 from backcast._parallel.time_limit import TimeLimit, limit_time
 from backcast.errors import PolicyError, WorkError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 
 KILL_AFTER = 20.0  # seconds beyond the time limit after which a worker that does not react is killed
 # Seconds of work that are sent out together: long beside the cost of sending (bench/results/scale.md), short beside all
@@ -93,7 +93,7 @@ def _align(value: Any) -> Any:
     if isinstance(value, np.ndarray):
         return np.require(value, requirements=["A"])
     if isinstance(value, Log):
-        return value.replace(**{name: _align(getattr(value, name)) for name in Log.COLUMNS})
+        return replace_columns(value, **_align(value.columns)._asdict())
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*map(_align, value))
     return value

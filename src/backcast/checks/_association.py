@@ -11,7 +11,7 @@ from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
 from backcast.checks._drift import centred_ranks
 from backcast.checks._evidence import SURE, excess_evidence, mean_wealth, shortfall_evidence
 from backcast.checks.findings import Finding
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.propensities._choice_model import fit_choice_model
 
 if TYPE_CHECKING:
@@ -46,7 +46,7 @@ def matching_actions(facts: LogFacts) -> Finding:
     prediction = facts.prediction
     if prediction is None:
         return Finding("matching_actions", "ok", math.nan, "too few events to predict actions")
-    p = facts.log._propensities[prediction.rows]
+    p = facts.log.columns.propensities[prediction.rows]
     predicted, likeliest, second = prediction.taken / p, prediction.hit / p, prediction.second / p
     largest = float(1 / p.min())
     figure = float(predicted.mean())
@@ -136,10 +136,10 @@ def predict_actions(log: Log, order: IntArray) -> Prediction | None:
         return None
     from threadpoolctl import threadpool_limits
 
-    contexts = log._contexts
+    contexts = log.columns.contexts
     if contexts.shape[-1] > MODELLED_FEATURES:
         contexts = contexts[..., frequent_features(contexts, MODELLED_FEATURES)]
-    narrow = log.replace(_contexts=contexts)
+    narrow = replace_columns(log, contexts=contexts)
     most = min(PREDICTED_EVENTS, max(1, PREDICTED_CELLS // log.n_actions))
     # small fits in several threads spend most of their time waiting for each other
     with threadpool_limits(1):
@@ -153,14 +153,14 @@ def predict_actions(log: Log, order: IntArray) -> Prediction | None:
 def _predict_rows(log: Log, past: IntArray, rows: IntArray) -> Prediction:
     past = _thin_rows(past, FITTED_EVENTS)
     if log.n_actions > MODELLED_ACTIONS:  # a model of thousands of actions would take minutes
-        counts = np.bincount(log._actions[past], minlength=log.n_actions)
-        past = past[np.isin(log._actions[past], np.argsort(-counts, kind="stable")[:MODELLED_ACTIONS])]
+        counts = np.bincount(log.columns.actions[past], minlength=log.n_actions)
+        past = past[np.isin(log.columns.actions[past], np.argsort(-counts, kind="stable")[:MODELLED_ACTIONS])]
     training = log[past]
     model = fit_choice_model(training)
-    available = None if log._available is None else log._available[rows]
-    probabilities = model.probabilities(log._contexts[rows], available)
-    actions, events = log._actions[rows], np.arange(rows.size)
-    usual = np.bincount(training._actions, minlength=log.n_actions) / len(training)
+    available = None if log.columns.available is None else log.columns.available[rows]
+    probabilities = model.probabilities(log.columns.contexts[rows], available)
+    actions, events = log.columns.actions[rows], np.arange(rows.size)
+    usual = np.bincount(training.columns.actions, minlength=log.n_actions) / len(training)
     taken, best, top = probabilities[events, actions], probabilities.argmax(axis=1), probabilities.max(axis=1)
     probabilities[events, best] = 0.0
     close = (probabilities.max(axis=1) >= CLOSE * top).astype(np.float64)

@@ -72,19 +72,19 @@ def find_drift(log: Log) -> LogDrift:
     >>> steady = Log(None, [0, 1] * 100, [0.0, 1.0, 1.0, 0.0] * 50, [0.5] * 200)
     >>> find_drift(steady).detected
     []
-    >>> find_drift(steady.replace(_rewards=np.arange(200.0))).detected
+    >>> find_drift(Log(None, [0, 1] * 100, np.arange(200.0), [0.5] * 200)).detected
     ['rewards']
     """
     order = time_order(log)
-    actions = log._actions[order]
-    logger = [_detect_action_drift(actions), detect_drift("propensities", log._propensities[order])]
-    rewards = _detect_reward_drift(log, actions, log._rewards[order])
+    actions = log.columns.actions[order]
+    logger = [_detect_action_drift(actions), detect_drift("propensities", log.columns.propensities[order])]
+    rewards = _detect_reward_drift(log, actions, log.columns.rewards[order])
     return LogDrift(_strongest(logger, "actions and propensities"), _strongest(rewards, "rewards"))
 
 
 def time_order(log: Log) -> IntArray:
     """Return the rows in the order of time, or in log order if the log has no times."""
-    return np.arange(len(log)) if log._times is None else np.argsort(log._times, kind="stable")
+    return np.arange(len(log)) if log.columns.times is None else np.argsort(log.columns.times, kind="stable")
 
 
 def segment_numbers(n: int) -> IntArray:

@@ -36,7 +36,8 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
         effective_sample_size=effective_sample_size(weights),
         mean_weight=float(weights.mean()),
         largest_weights=tuple(
-            (int(facts.log._rows[k]), float(weights[k])) for k in np.argsort(-weights, kind="stable")[:WEIGHTS_SHOWN]
+            (int(facts.log.columns.rows[k]), float(weights[k]))
+            for k in np.argsort(-weights, kind="stable")[:WEIGHTS_SHOWN]
         ),
         evaluator=evaluator,
         reason=reason,

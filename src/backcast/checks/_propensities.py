@@ -49,7 +49,7 @@ TOO_LARGE = (
 
 def propensity_range(facts: LogFacts) -> Finding:
     """Check that some choices were explored, and that no event dominates the inverse propensities."""
-    low, high = float(facts.log._propensities.min()), float(facts.log._propensities.max())
+    low, high = float(facts.log.columns.propensities.min()), float(facts.log.columns.propensities.max())
     message = f"propensities lie between {low:.4g} and {high:.4g}"
     if low == 1.0 and facts.seen.sum() > 1:
         message = f"every propensity is 1, but {int(facts.seen.sum())} actions were taken: nothing was explored"
@@ -60,7 +60,7 @@ def propensity_range(facts: LogFacts) -> Finding:
         return Finding("propensity_range", "fail", low, message, remedy)
     share = float(facts.inverse.max() / facts.inverse.sum())
     if share > DOMINANT_SHARE and facts.n > 1 / DOMINANT_SHARE:
-        row = int(facts.log._rows[facts.inverse.argmax()])
+        row = int(facts.log.columns.rows[facts.inverse.argmax()])
         message += f"; row {row} alone has {100 * share:.0f} % of all inverse propensities"
         remedy = "Inspect that row; if it is right, weights of this log rest on single events: use ClippedIPS or DR"
         return Finding("propensity_range", "warn", low, message, remedy)
@@ -78,7 +78,7 @@ def estimated_propensities(facts: LogFacts) -> Finding | None:
 
 def constant_propensity(facts: LogFacts) -> Finding:
     """Check that a constant propensity c is that of a uniform choice among 1/c actions."""
-    p = facts.log._propensities
+    p = facts.log.columns.propensities
     constant = float(p[0])
     if facts.n < 2 or np.ptp(p) > 1e-9 or constant == 1.0:
         return Finding("constant_propensity", "ok", math.nan, "propensities are not constant")
@@ -99,7 +99,7 @@ def constant_propensity(facts: LogFacts) -> Finding:
 
 def rounded_propensities(facts: LogFacts) -> Finding:
     """Check that propensities were not rounded: many different values, all of two or three decimals."""
-    values = np.unique(facts.log._propensities)
+    values = np.unique(facts.log.columns.propensities)
     for decimals in (2, 3):
         scaled = values * 10**decimals
         if np.abs(scaled - np.rint(scaled)).max() < 1e-6:
@@ -118,7 +118,7 @@ def rounded_propensities(facts: LogFacts) -> Finding:
 
 def clipped_propensities(facts: LogFacts) -> Finding:
     """Check whether a heap at the smallest or largest of many values is the logger's limit or one of the record."""
-    values, counts = np.unique(facts.log._propensities, return_counts=True)
+    values, counts = np.unique(facts.log.columns.propensities, return_counts=True)
     heap = max(HEAP_SHARE * facts.n, 20 * float(np.median(counts)))
     if values.size < CONTINUOUS_VALUES or max(counts[0], counts[-1]) < heap:
         return Finding("clipped_propensities", "ok", math.nan, "propensities have no heap at either end")
@@ -153,11 +153,11 @@ def _check_high_heap(facts: LogFacts, values: FloatArray, counts: IntArray) -> F
 
 def logging_probabilities(facts: LogFacts) -> Finding | None:
     """Check that actions were taken as often as the recorded probabilities predict, by action and by probability."""
-    table = facts.log._logging
+    table = facts.log.columns.logging_probabilities
     if table is None or facts.log.propensities_estimated:
         return None
     taken = np.zeros(table.shape)
-    taken[np.arange(facts.n), facts.log._actions] = 1.0
+    taken[np.arange(facts.n), facts.log.columns.actions] = 1.0
     surplus, variance = taken - table, table * (1 - table)
     bins = np.minimum((table * LOGGING_BINS).astype(np.int64), LOGGING_BINS - 1).ravel()
     by_action = balance_evidence(surplus.sum(axis=0), variance.sum(axis=0))
@@ -209,7 +209,7 @@ def _uniform_ratios(facts: LogFacts) -> FloatArray:
 
 def action_coverage(facts: LogFacts) -> Finding:
     """Check that the mean of ``I(a)/p`` is 1 for every action, over the events at which it was eligible."""
-    actions, k = facts.log._actions, facts.log.n_actions
+    actions, k = facts.log.columns.actions, facts.log.n_actions
     coverage = np.bincount(actions, weights=facts.inverse, minlength=k) / np.maximum(facts.eligible_counts, 1.0)
     seen = np.flatnonzero(facts.seen)
     above = _action_excess_evidence(facts)
@@ -234,7 +234,7 @@ def action_coverage(facts: LogFacts) -> Finding:
 
 def _action_excess_evidence(facts: LogFacts) -> FloatArray:
     """Evidence against each action's propensities: ``1 + s (1/p - 1)`` if it was taken, ``1 - s`` if not."""
-    actions, k = facts.log._actions, facts.log.n_actions
+    actions, k = facts.log.columns.actions, facts.log.n_actions
     not_taken = facts.eligible_counts - facts.counts
     return mean_wealth(
         [
@@ -252,7 +252,7 @@ def unsupported_actions(facts: LogFacts) -> Finding:
     if not unseen.size:
         return Finding("unsupported_actions", "ok", 0.0, f"all {n_actions} actions were taken")
     # would an action as likely as the rarest recorded choice have been taken?
-    evidence = facts.eligible_counts[unseen] * float(facts.log._propensities.min()) - math.log(n_actions)
+    evidence = facts.eligible_counts[unseen] * float(facts.log.columns.propensities.min()) - math.log(n_actions)
     never = unseen[evidence >= SURE]
     if not never.size:
         message = f"{unseen.size} of {n_actions} actions were not taken, but there are too few events to expect them"
@@ -292,7 +292,7 @@ class _Group(NamedTuple):
 def _describe_group(group: _Group, facts: LogFacts) -> str:
     return (
         f"{group.name}: propensities account for {100 * group.coverage:.0f} % of the actions; "
-        f"the smallest is {float(facts.log._propensities.min()):.3g}"
+        f"the smallest is {float(facts.log.columns.propensities.min()):.3g}"
     )
 
 

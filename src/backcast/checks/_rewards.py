@@ -26,7 +26,7 @@ DUPLICATES, MANY_DUPLICATES = 0.001, 0.05  # share of the log from which copies 
 
 def reward_range(facts: LogFacts) -> Finding:
     """Check that rewards differ and fill the declared range."""
-    low, high = float(facts.log._rewards.min()), float(facts.log._rewards.max())
+    low, high = float(facts.log.columns.rewards.min()), float(facts.log.columns.rewards.max())
     message = f"rewards lie between {low:.4g} and {high:.4g}"
     if low == high and facts.n > 1:
         return Finding("reward_range", "warn", low, f"every reward is {low:.4g}", "Is this the column of the reward?")
@@ -40,7 +40,7 @@ def reward_range(facts: LogFacts) -> Finding:
 
 def reward_scale(facts: LogFacts) -> Finding:
     """Check that the unit of rewards does not change along the log: their spread changes by a factor."""
-    rewards = facts.log._rewards[facts.order]
+    rewards = facts.log.columns.rewards[facts.order]
     deviations = np.abs(rewards - np.median(rewards))
     drift = detect_drift("deviations of rewards", deviations)
     if drift is None:
@@ -59,7 +59,7 @@ def reward_leak(facts: LogFacts) -> Finding:
     """Check that no feature of the context determines the reward."""
     n = min(facts.n, LEAK_EVENTS)
     rows = np.arange(n) * facts.n // n
-    rewards = facts.log._rewards[rows]
+    rewards = facts.log.columns.rewards[rows]
     values, counts = np.unique(rewards, return_counts=True)
     if facts.log.n_features == 0 or n - counts.max() < FEWEST_VARIED:
         return Finding("reward_leak", "ok", math.nan, "too few features or different rewards to detect a leak")
@@ -75,12 +75,12 @@ def reward_leak(facts: LogFacts) -> Finding:
 
 def _associate_features(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:
     """Return how strongly each feature is associated with the reward, from 0 to 1."""
-    contexts = facts.log._contexts
+    contexts = facts.log.columns.contexts
     if is_sparse(contexts):
         return _correlate_columns(contexts[rows], rewards)
     table = np.asarray(contexts)
     # features of each action: those of the action taken
-    columns = table[rows, facts.log._actions[rows]] if table.ndim == 3 else table[rows]
+    columns = table[rows, facts.log.columns.actions[rows]] if table.ndim == 3 else table[rows]
     return rank_association(columns[:, :LEAK_FEATURES], rewards)
 
 
@@ -119,13 +119,14 @@ def duplicates(facts: LogFacts) -> Finding:
     and a copy does so with probability 1.
     """
     log = facts.log
-    hashes = context_hashes(log._contexts)
+    hashes = context_hashes(log.columns.contexts)
     order = np.argsort(hashes, kind="stable")
     same = hashes[order[:-1]] == hashes[order[1:]]
     first, second = order[:-1][same], order[1:][same]
-    columns = [log._actions, log._rewards, log._propensities] + ([] if log._times is None else [log._times])
-    copies = float(np.logical_and.reduce([column[first] == column[second] for column in columns]).sum())
-    p = log._propensities[first]
+    compared = log.columns.actions, log.columns.rewards, log.columns.propensities, log.columns.times
+    is_copy = [column[first] == column[second] for column in compared if column is not None]
+    copies = float(np.logical_and.reduce(is_copy).sum())
+    p = log.columns.propensities[first]
     # pairs that differ stand for 1/(1-p) pairs that are not copies
     different = float((1 - p).mean()) if p.size else 0.0
     not_copied = (p.size - copies) / different if different > 0 else float(p.size)

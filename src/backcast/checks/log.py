@@ -75,10 +75,11 @@ def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     --------
     >>> import numpy as np
     >>> from backcast.environments import LinearEnvironment
+    >>> from backcast.log import Log
     >>> log = LinearEnvironment(4, 3, logistic=True).log(2000, np.random.default_rng(0))
     >>> check(log).verdict
     'ok'
-    >>> half = log.replace(_propensities=np.full(2000, 0.5), _logging=None)
+    >>> half = Log(log.contexts, log.actions, log.rewards, np.full(2000, 0.5))
     >>> check(half)["constant_propensity"].verdict
     'fail'
     """
@@ -131,13 +132,13 @@ class LogFacts:
     @cached_property
     def inverse(self) -> FloatArray:
         """``1/p`` of each event."""
-        inverse: FloatArray = 1.0 / self.log._propensities
+        inverse: FloatArray = 1.0 / self.log.columns.propensities
         return inverse
 
     @cached_property
     def counts(self) -> IntArray:
         """Number of events at which each action was taken."""
-        return np.bincount(self.log._actions, minlength=self.log.n_actions)
+        return np.bincount(self.log.columns.actions, minlength=self.log.n_actions)
 
     @property
     def seen(self) -> BoolArray:
@@ -152,23 +153,23 @@ class LogFacts:
     @cached_property
     def eligible(self) -> FloatArray:
         """Number of eligible actions at each event."""
-        if self.log._available is None:
+        if self.log.columns.available is None:
             return np.full(self.n, float(self.log.n_actions))
-        return np.asarray(self.log._available.sum(axis=1), dtype=np.float64)
+        return np.asarray(self.log.columns.available.sum(axis=1), dtype=np.float64)
 
     @cached_property
     def supported(self) -> FloatArray:
         """Number of eligible actions at each event that are taken somewhere in the log."""
-        if self.log._available is None:
+        if self.log.columns.available is None:
             return np.full(self.n, float(self.seen.sum()))
-        return np.asarray(self.log._available[:, self.seen].sum(axis=1), dtype=np.float64)
+        return np.asarray(self.log.columns.available[:, self.seen].sum(axis=1), dtype=np.float64)
 
     @cached_property
     def eligible_counts(self) -> FloatArray:
         """Number of events at which each action was eligible."""
-        if self.log._available is None:
+        if self.log.columns.available is None:
             return np.full(self.log.n_actions, float(self.n))
-        return np.asarray(self.log._available.sum(axis=0), dtype=np.float64)
+        return np.asarray(self.log.columns.available.sum(axis=0), dtype=np.float64)
 
     @cached_property
     def order(self) -> IntArray:
@@ -190,7 +191,7 @@ class LogFacts:
 
         Features of each action are averaged over all actions, because those of the action taken depend on the choice.
         """
-        contexts = self.log._contexts
+        contexts = self.log.columns.contexts
         if is_sparse(contexts):
             frequent = frequent_features(contexts, most)
             dense = np.asarray(contexts[:, frequent].toarray()) if frequent.size else np.zeros((self.n, 0))

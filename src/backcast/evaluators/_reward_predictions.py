@@ -155,7 +155,7 @@ class RunningMean(StreamRewardModel):
             missing = MEAN_EVENTS - sum(rewards.size for rewards in self.block)
             cut = part[start : start + missing] if start or missing < len(part) else part
             yield cut, np.full((1, part.n_actions), self.total / self.events if self.events else prior)
-            self.block.append(cut._rewards)
+            self.block.append(cut.columns.rewards)
             if len(cut) == missing:
                 # one block at a time: sums of floats depend on how they are split
                 self.total += float(np.concatenate(self.block).sum())

@@ -68,9 +68,9 @@ class WeightedLog:
         self.reward_range = first.reward_range
         self.propensities_estimated = first.propensities_estimated
         # the weight bound of a uniform logger; nan if eligible actions change
-        self._uniform_bound = float(first.n_actions) if first._available is None else math.nan
+        self._uniform_bound = float(first.n_actions) if first.columns.available is None else math.nan
         has_table = not callable(getattr(request.policy, "probability_of", None))
-        self._records_bounds = first._logging is not None and has_table
+        self._records_bounds = first.columns.logging_probabilities is not None and has_table
         self.shards: tuple[LogStream, ...] = ()
         if isinstance(log, LogStream) and log.n_events is not None:
             # how a stream is cut depends on its files alone, so results do not depend on the number of workers
@@ -211,28 +211,28 @@ def weight_doubly_robust(policy: Any, part: PredictedPart, block: Log, positions
     predicted = part.table(block, positions)
     target = probabilities_of(policy, block)
     return WeightedBlock(
-        select_logged(target, block._actions) / block._propensities,
+        select_logged(target, block.columns.actions) / block.columns.propensities,
         expected_rewards(target, predicted),
-        block._rewards - select_logged(predicted, block._actions),
+        block.columns.rewards - select_logged(predicted, block.columns.actions),
         ratio_bounds(target, block),
     )
 
 
 def ratio_bounds(target: FloatArray, block: Log) -> FloatArray:
     """Return the largest possible ratio of each event, as far as the log shows it."""
-    if block._logging is None:
-        return 1.0 / block._propensities
-    return largest_ratios(target, as_kernel_array(block._logging))
+    if block.columns.logging_probabilities is None:
+        return 1.0 / block.columns.propensities
+    return largest_ratios(target, as_kernel_array(block.columns.logging_probabilities))
 
 
 def _weight_with_constant(policy: Any, block: Log, constant: float) -> WeightedBlock:
     """Weight events whose model predicts one number: only the logged actions matter."""
-    base, residual = np.full(len(block), constant), block._rewards - constant
+    base, residual = np.full(len(block), constant), block.columns.rewards - constant
     if callable(getattr(policy, "probability_of", None)):
-        ratio, bound = probability_of(policy, block) / block._propensities, 1.0 / block._propensities
+        ratio, bound = probability_of(policy, block) / block.columns.propensities, 1.0 / block.columns.propensities
         return WeightedBlock(ratio, base, residual, bound)
     target = probabilities_of(policy, block)
-    ratio = select_logged(target, block._actions) / block._propensities
+    ratio = select_logged(target, block.columns.actions) / block.columns.propensities
     return WeightedBlock(ratio, base, residual, ratio_bounds(target, block))
 
 
@@ -243,10 +243,10 @@ def _weight_single_actions(policy: Any, model: Any, block: Log) -> WeightedBlock
         return np.asarray(model.predict_actions(block.contexts, actions), dtype=np.float64)
 
     return WeightedBlock(
-        probability_of(policy, block) / block._propensities,
+        probability_of(policy, block) / block.columns.propensities,
         expectation_of(policy, block, predict),
-        block._rewards - predict(block._actions),
-        1.0 / block._propensities,
+        block.columns.rewards - predict(block.columns.actions),
+        1.0 / block.columns.propensities,
     )
 
 

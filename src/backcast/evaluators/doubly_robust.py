@@ -231,15 +231,17 @@ def _weight_remainder(
     threshold: float, policy: Any, part: PredictedPart, block: Log, positions: IntArray
 ) -> WeightedBlock:
     """Weight rewards; the model predicts what weights clipped at the threshold leave."""
-    if block._logging is None:
+    if block.columns.logging_probabilities is None:
         raise EvaluationError(
             "CAB needs the logger's probabilities of all actions and this log records only those of the logged ones; "
             "pass logging_probabilities to the log, or use PessimisticDR, which has the same expectation"
         )
     target = probabilities_of(policy, block)
-    base = remainders(target, part.table(block, positions), as_kernel_array(block._logging), threshold)
-    ratio = select_logged(target, block._actions) / block._propensities
-    return WeightedBlock(ratio, base, block._rewards, ratio_bounds(target, block))
+    base = remainders(
+        target, part.table(block, positions), as_kernel_array(block.columns.logging_probabilities), threshold
+    )
+    ratio = select_logged(target, block.columns.actions) / block.columns.propensities
+    return WeightedBlock(ratio, base, block.columns.rewards, ratio_bounds(target, block))
 
 
 @compiled
@@ -306,8 +308,11 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
     """
 
     def weights(log: Log) -> FloatArray:
-        ratio = probability_of(start_copy(policy, log, RandomStreams.from_seed(seed).policy), log) / log._propensities
-        wanted = ratio**2 * (1.0 - log._propensities)
+        ratio = (
+            probability_of(start_copy(policy, log, RandomStreams.from_seed(seed).policy), log)
+            / log.columns.propensities
+        )
+        wanted = ratio**2 * (1.0 - log.columns.propensities)
         # never quite 0, so that every action seen can be fitted
         return np.maximum(wanted, max(1e-9 * wanted.max(), 1e-300))
 

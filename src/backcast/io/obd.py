@@ -15,7 +15,7 @@ from backcast._files import check_readable
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._files import convert_read_errors
 from backcast.io.tables import read_log
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 
 
 def read_obd(
@@ -86,10 +86,10 @@ def _count_items(file: Path) -> int:
 
 def _select_position(log: Log, position: int) -> Log:
     """Return the events at a position, without their first feature, the position."""
-    positions: Any = log._contexts[:, [0]]
+    positions: Any = log.columns.contexts[:, [0]]
     rows = np.flatnonzero((positions.toarray() if is_sparse(positions) else positions).ravel() == position)
     if not rows.size:
         raise LogError(f"no event is at position {position}")
     selected = log[rows]
-    contexts = selected._contexts[:, 1:]
-    return selected.replace(_contexts=contexts if is_sparse(contexts) else np.ascontiguousarray(contexts))
+    contexts = selected.columns.contexts[:, 1:]
+    return replace_columns(selected, contexts=contexts if is_sparse(contexts) else np.ascontiguousarray(contexts))

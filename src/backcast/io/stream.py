@@ -21,7 +21,7 @@ from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
-from backcast.log import Log, concat_logs
+from backcast.log import Log, concat_logs, replace_columns
 
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
 SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
@@ -302,7 +302,7 @@ class FileLogStream(LogStream):
         except RowError as error:
             row = first_rows[error.row // n] + error.row % n
             raise error.shift(row - error.row, self._file_of(row)) from None
-        return log.replace(_rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
+        return replace_columns(log, rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
 
     def _file_of(self, row: int) -> str:
         end = self.first_row

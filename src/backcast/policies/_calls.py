@@ -62,7 +62,7 @@ def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
 
 def contexts_for(policy: Any, log: Log) -> Contexts:
     """Return the contexts to pass to a policy: read-only, except for built-in kernels, which need writable arrays."""
-    return log._contexts if isinstance(policy, CompiledPolicy) else log.contexts
+    return log.columns.contexts if isinstance(policy, CompiledPolicy) else log.contexts
 
 
 def probabilities_of(policy: Any, log: Log) -> FloatArray:
@@ -80,7 +80,7 @@ def probability_of(policy: Any, log: Log) -> FloatArray:
     """
     method = getattr(policy, "probability_of", None)
     if not callable(method):
-        return select_logged(probabilities_of(policy, log), log._actions)
+        return select_logged(probabilities_of(policy, log), log.columns.actions)
     options = {} if log.available is None else {"available": log.available}
     probability = _as_column(policy, "probability_of", method(contexts_for(policy, log), log.actions, **options), log)
     invalid = ~((probability >= 0) & (probability <= 1 + TOLERANCE))
@@ -137,7 +137,7 @@ class BlockScorer:
         self._reads_log = isinstance(policy, LogPolicy)
         self._contexts = contexts_for(policy, log)
         self._available = log.available
-        self._mask = mask_of(log._available)
+        self._mask = mask_of(log.columns.available)
 
     def __call__(self, start: int, end: int) -> FloatArray:
         """Return the probabilities of all actions at events ``start..end-1``, checked."""
@@ -160,7 +160,12 @@ class BlockScorer:
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """Return the events at these positions, copied out of the log."""
         log = self._log
-        columns = log._actions[positions], log._rewards[positions], probabilities, log._rows[positions]
+        columns = (
+            log.columns.actions[positions],
+            log.columns.rewards[positions],
+            probabilities,
+            log.columns.rows[positions],
+        )
         return TrainingBatch(self._contexts[positions], *columns)
 
     def _validated(self, raw: Any, start: int, end: int) -> FloatArray:
@@ -239,7 +244,7 @@ def update_policy(policy: Any, batch: TrainingBatch) -> None:
 
 def update_on_events(policy: Any, log: Log, probabilities: FloatArray) -> None:
     """Update the policy on all events of a log, in order; it gets copies of actions and rewards."""
-    columns = log._actions.copy(), log._rewards.copy(), probabilities, log._rows
+    columns = log.columns.actions.copy(), log.columns.rewards.copy(), probabilities, log.columns.rows
     update_policy(policy, TrainingBatch(contexts_for(policy, log), *columns))
 
 

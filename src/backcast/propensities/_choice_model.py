@@ -40,8 +40,8 @@ def fit_choice_model(log: Log, model: Any = None) -> ChoiceModel:
             f"{type(model).__name__} classifies contexts, but this log has features of each action; "
             "leave model=None for a conditional logit"
         )
-    single_action = log._actions.min() == log._actions.max()
-    needs_logit = log._available is not None or log.has_action_features or log.n_features == 0
+    single_action = log.columns.actions.min() == log.columns.actions.max()
+    needs_logit = log.columns.available is not None or log.has_action_features or log.n_features == 0
     if single_action or (model is None and needs_logit):
         return fit_logit(log)
     if model is None:
@@ -94,7 +94,7 @@ def _fit_logistic_regression(log: Log) -> Any:
         # an approximate fit, or few events of many actions, is good enough: calibration and diagnostics show it
         warnings.simplefilter("ignore", ConvergenceWarning)
         warnings.filterwarnings("ignore", "The number of unique classes", UserWarning)
-        return pipeline.fit(log._contexts, log._actions)
+        return pipeline.fit(log.columns.contexts, log.columns.actions)
 
 
 @dataclass(frozen=True, eq=False)
@@ -124,11 +124,11 @@ def fit_logit(log: Log) -> LogitModel:
     """
     from scipy.optimize import minimize
 
-    known = np.bincount(log._actions, minlength=log.n_actions) > 0
+    known = np.bincount(log.columns.actions, minlength=log.n_actions) > 0
     if log.has_action_features:
         known[:] = True
     shape = (log.n_features,) if log.has_action_features else (log.n_features, log.n_actions)
-    contexts, scale = _scale_contexts(log._contexts)
+    contexts, scale = _scale_contexts(log.columns.contexts)
     loss = _LogitLoss(log, contexts, known, shape)
     start = np.zeros(int(np.prod(shape)) + log.n_actions)
     optimum: Any = minimize(loss, start, jac=True, method="L-BFGS-B", options={"maxiter": MOST_STEPS})
@@ -142,8 +142,8 @@ class _LogitLoss:
     def __init__(self, log: Log, contexts: Contexts, known: BoolArray, shape: tuple[int, ...]) -> None:
         n = len(log)
         self.contexts, self.shape, self.n_actions = contexts, shape, log.n_actions
-        self.eligible = _eligible_actions(known, log._available, n)
-        self.taken: tuple[IntArray, IntArray] = (np.arange(n), log._actions)
+        self.eligible = _eligible_actions(known, log.columns.available, n)
+        self.taken: tuple[IntArray, IntArray] = (np.arange(n), log.columns.actions)
 
     def __call__(self, point: FloatArray) -> tuple[float, FloatArray]:
         slopes, offsets = point[: -self.n_actions].reshape(self.shape), point[-self.n_actions :]

@@ -11,7 +11,7 @@ from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._validation import count
 from backcast.diagnostics import Facts
 from backcast.errors import LogError, OptionError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.propensities._choice_model import fit_choice_model
 
 SMALLEST_PROBABILITY = 1e-12
@@ -128,11 +128,11 @@ def estimate_propensities(
         raise LogError(f"{len(log)} events are too few to estimate propensities in {folds} folds; use fewer folds")
     eligible = _eligible_actions(log)
     floor = _choose_floor(floor, eligible)
-    fold_numbers = balanced_folds(log._actions, folds, np.random.default_rng(seed))
+    fold_numbers = balanced_folds(log.columns.actions, folds, np.random.default_rng(seed))
     probabilities = _predict_held_out(log, model, fold_numbers)
     calibration = NO_CALIBRATION
     if calibrate:
-        probabilities, calibration = _calibrate_held_out(probabilities, log._actions, fold_numbers)
+        probabilities, calibration = _calibrate_held_out(probabilities, log.columns.actions, fold_numbers)
     return _finish_estimate(log, probabilities, eligible, floor, calibration)
 
 
@@ -170,8 +170,11 @@ def with_estimated_propensities(
     else:
         log = _log_without_propensities(source, actions, rewards, columns)
     estimate = estimate_propensities(log, None, model, **estimate_options)
-    return log.replace(
-        _propensities=estimate.propensities, _logging=estimate.probabilities, propensities_estimated=True
+    return replace_columns(
+        log,
+        propensities=estimate.propensities,
+        logging_probabilities=estimate.probabilities,
+        propensities_estimated=True,
     )
 
 
@@ -182,12 +185,12 @@ def _log_without_propensities(contexts: Any, actions: Any, rewards: Any, columns
 
 def _eligible_actions(log: Log) -> BoolArray:
     """Return which actions may be chosen at each event: available, and seen in the log (or known by their features)."""
-    seen = np.bincount(log._actions, minlength=log.n_actions) > 0
+    seen = np.bincount(log.columns.actions, minlength=log.n_actions) > 0
     if log.has_action_features:
         seen[:] = True
-    if log._available is None:
+    if log.columns.available is None:
         return np.broadcast_to(seen, (len(log), log.n_actions))
-    return seen & log._available
+    return seen & log.columns.available
 
 
 def _choose_floor(floor: float | None, eligible: BoolArray) -> float:
@@ -220,8 +223,8 @@ def _predict_held_out(log: Log, model: Any, fold_numbers: IntArray) -> FloatArra
     probabilities = np.empty((len(log), log.n_actions))
     for fold in range(int(fold_numbers.max()) + 1):
         rows = fold_numbers == fold
-        available = None if log._available is None else log._available[rows]
-        probabilities[rows] = fit_choice_model(log[~rows], model).probabilities(log._contexts[rows], available)
+        available = None if log.columns.available is None else log.columns.available[rows]
+        probabilities[rows] = fit_choice_model(log[~rows], model).probabilities(log.columns.contexts[rows], available)
     return probabilities
 
 
@@ -242,23 +245,23 @@ def _finish_estimate(
     log: Log, probabilities: FloatArray, eligible: BoolArray, floor: float, calibration: Calibration
 ) -> PropensityEstimate:
     """Raise probabilities to the floor and compute the diagnostics."""
-    taken = (np.arange(len(log)), log._actions)
+    taken = (np.arange(len(log)), log.columns.actions)
     raised = raise_to_floor(probabilities, eligible, floor).copy()
     # without a floor, an action that occurs in a single fold would have probability 0 there
     propensities = np.maximum(raised[taken], SMALLEST_PROBABILITY)
     raised[taken] = propensities
-    counts = np.bincount(log._actions, minlength=log.n_actions)
+    counts = np.bincount(log.columns.actions, minlength=log.n_actions)
     diagnostics = PropensityDiagnostics(
         events=len(log),
         actions_seen=int((counts > 0).sum()),
         smallest=float(propensities.min()),
         largest=float(propensities.max()),
         share_floored=float((probabilities[taken] < floor).mean()),
-        calibration_error=calibration_error(raised, log._actions, eligible),
+        calibration_error=calibration_error(raised, log.columns.actions, eligible),
         inverse_mean=float((1 / propensities).mean() / eligible.sum(axis=1).mean()),
         temperature=1 / calibration.exponent,
         exploration=calibration.exploration,
-        gain=float(np.log(propensities).mean() - np.log(counts[log._actions] / len(log)).mean()),
+        gain=float(np.log(propensities).mean() - np.log(counts[log.columns.actions] / len(log)).mean()),
     )
     return PropensityEstimate(raised, propensities, floor, diagnostics)
 

@@ -10,7 +10,7 @@ import numpy as np
 from backcast._arrays import BoolArray, Contexts, FloatArray, concat_contexts, is_sparse
 from backcast._log_validation import EncodedActions
 from backcast.errors import LogError, OptionError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 
 TOLERANCE = 1e-6  # of probabilities that should sum to 1, or equal recorded propensities
 
@@ -46,21 +46,21 @@ def mix_logs(logs: Sequence[Log], loggers: Sequence[Any]) -> Log:
     shape = (sum(sizes), logs[0].n_actions)
     tables = [_logger_table(logger, contexts, available, shape, index) for index, logger in enumerate(loggers)]
     _check_loggers_match_logs(logs, tables)
-    actions = np.concatenate([log._actions for log in logs])
+    actions = np.concatenate([log.columns.actions for log in logs])
     mixture = balanced_probabilities(tables, sizes)
-    times = [log._times for log in logs if log._times is not None]
+    times = [log.columns.times for log in logs if log.columns.times is not None]
     ranges = [log.reward_range for log in logs if log.reward_range is not None]
     union = Log(
         contexts,
         EncodedActions(actions, logs[0].action_labels),
-        np.concatenate([log._rewards for log in logs]),
+        np.concatenate([log.columns.rewards for log in logs]),
         mixture[np.arange(actions.size), actions],
         available=available,
         times=np.concatenate(times) if len(times) == len(logs) else None,
         reward_range=(min(ranges)[0], max(high for _, high in ranges)) if len(ranges) == len(logs) else None,
         logging_probabilities=mixture,
     )
-    return union.replace(propensities_estimated=any(log.propensities_estimated for log in logs))
+    return replace_columns(union, propensities_estimated=any(log.propensities_estimated for log in logs))
 
 
 def balanced_probabilities(tables: Sequence[FloatArray], sizes: Sequence[int]) -> FloatArray:
@@ -84,10 +84,10 @@ def _check_logs_match(logs: list[Log], loggers: list[Any]) -> None:
             raise LogError(
                 f"log {index} has other action labels than log 0; read all of them with the same action_labels"
             )
-        if log._contexts.shape[1:] != logs[0]._contexts.shape[1:]:
+        shape, first_shape = log.columns.contexts.shape, logs[0].columns.contexts.shape
+        if shape[1:] != first_shape[1:]:
             raise LogError(
-                f"log {index} has contexts of shape {log._contexts.shape}, log 0 {logs[0]._contexts.shape}; "
-                "all logs need the same features"
+                f"log {index} has contexts of shape {shape}, log 0 {first_shape}; all logs need the same features"
             )
 
 
@@ -118,20 +118,20 @@ def _check_loggers_match_logs(logs: list[Log], tables: list[FloatArray]) -> None
     """Raise if a logger contradicts the propensities of its log: it probably belongs to another log."""
     start = 0
     for index, (log, table) in enumerate(zip(logs, tables, strict=True)):
-        probabilities = table[start + np.arange(len(log)), log._actions]
+        probabilities = table[start + np.arange(len(log)), log.columns.actions]
         start += len(log)
-        different = np.flatnonzero(np.abs(probabilities - log._propensities) > TOLERANCE)
+        different = np.flatnonzero(np.abs(probabilities - log.columns.propensities) > TOLERANCE)
         if different.size and not log.propensities_estimated:
             row = int(different[0])
             raise LogError(
-                f"row {int(log._rows[row])} of log {index}: propensity is {log._propensities[row]:g} but logger "
-                f"{index} gives the logged action {probabilities[row]:g}; are the loggers in the order of their logs?"
+                f"row {int(log.rows[row])} of log {index}: propensity is {log.propensities[row]:g} but logger {index} "
+                f"gives the logged action {probabilities[row]:g}; are the loggers in the order of their logs?"
             )
 
 
 def _concat_log_contexts(logs: list[Log]) -> Contexts:
     """Concatenate contexts; sparse if those of any log are sparse."""
-    parts = [log._contexts for log in logs]
+    parts = [log.columns.contexts for log in logs]
     if any(is_sparse(part) for part in parts):
         import scipy.sparse
 
@@ -141,8 +141,11 @@ def _concat_log_contexts(logs: list[Log]) -> Contexts:
 
 def _concat_masks(logs: list[Log]) -> BoolArray | None:
     """Concatenate the masks of available actions; None if no log has one."""
-    if all(log._available is None for log in logs):
+    if all(log.columns.available is None for log in logs):
         return None
     return np.concatenate(
-        [np.ones((len(log), log.n_actions), bool) if log._available is None else log._available for log in logs]
+        [
+            np.ones((len(log), log.n_actions), bool) if log.columns.available is None else log.columns.available
+            for log in logs
+        ]
     )
