@@ -12,14 +12,8 @@ if TYPE_CHECKING:
 
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
-
-
 IntArray: TypeAlias = npt.NDArray[np.int64]
-
-
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
-
-
 Contexts: TypeAlias = "FloatArray | scipy.sparse.csr_array[Any]"
 
 

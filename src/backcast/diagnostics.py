@@ -267,8 +267,6 @@ def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagn
 
 
 Rows: TypeAlias = "Sequence[dict[str, Any]]"
-
-
 PoolingRule: TypeAlias = Callable[[Rows, str], Any]
 
 
@@ -362,7 +360,5 @@ POOLING_RULES: dict[str, PoolingRule] = {
     "value_spread": _pooled,
     "propensities_estimated": _any,
 }
-
-
 # trajectories of one order, on average
 SPECIAL_POOLING_RULES: dict[type, dict[str, PoolingRule]] = {PermutedDiagnostics: {"trajectories": _mean}}

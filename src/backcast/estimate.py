@@ -22,8 +22,6 @@ if TYPE_CHECKING:
 
 CURVE_POINTS = 50  # points of a learning curve
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
-
-
 PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
 
 

@@ -70,8 +70,6 @@ def _forward(
 
 
 _forward_cached = compiled(_forward)
-
-
 _forward_fresh = uncached(_forward)
 
 
