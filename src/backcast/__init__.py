@@ -1,7 +1,7 @@
 """What would this policy have earned?
 
-backcast replays a log of (context, action, reward, propensity) through a policy that may learn as it goes, and says
-what the policy would have earned live: a value, an honest interval, and how far to believe it.
+backcast replays a log of (context, action, reward, propensity) through a policy that may learn as it goes, and
+estimates what the policy would have earned live: a value, a valid interval, and diagnostics of its reliability.
 
 Names are loaded when they are first used, so that ``import backcast`` is quick.
 """

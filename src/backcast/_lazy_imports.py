@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import importlib
+import sys
 from collections.abc import Callable
 from pathlib import Path
 
@@ -26,7 +27,9 @@ def lazy_names(package: str, init_file: str) -> LazyNames:
             raise AttributeError(f"module {package!r} has no attribute {name!r}")
         if homes[name] == package:
             return importlib.import_module(f"{package}.{name}")
-        return getattr(importlib.import_module(homes[name]), name)
+        value = getattr(importlib.import_module(homes[name]), name)
+        setattr(sys.modules[package], name, value)  # found without this function from now on
+        return value
 
     public = sorted(homes)
     listed = sorted([*public, "__version__"]) if package == "backcast" else public

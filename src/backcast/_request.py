@@ -1,4 +1,4 @@
-"""EvaluationRequest: what is asked of an evaluator; random streams, seed keys, and the Evaluator protocol."""
+"""EvaluationRequest, the arguments of an evaluation; random streams, seed keys, and the Evaluator protocol."""
 
 from __future__ import annotations
 

@@ -54,7 +54,7 @@ class Comparison:
     estimates
         Each policy by itself.
     differences
-        Every pair; their intervals hold together at the level (Bonferroni), as one note says.
+        Every pair; their intervals hold together at the level (Bonferroni), as a note states.
     ranking
         Names with the probability that each is the best of them, best first.
     notes
@@ -135,8 +135,8 @@ def compare(
     >>> rng = np.random.default_rng(0)
     >>> actions = rng.integers(2, size=400)
     >>> log = Log(None, actions, rewards=actions * 1.0, propensities=np.full(400, 0.5), reward_range=(0, 1))
-    >>> found = compare(log, {"one": Fixed([0, 1]), "zero": Fixed([1, 0])}, horizon=20, replicates=60)
-    >>> round(found.differences[0].value, 2), found.ranking[0]
+    >>> comparison = compare(log, {"one": Fixed([0, 1]), "zero": Fixed([1, 0])}, horizon=20, replicates=60)
+    >>> round(comparison.differences[0].value, 2), comparison.ranking[0]
     (1.0, ('one', 1.0))
     """
     if len(policies) < 2:

@@ -1,29 +1,27 @@
-"""How far to believe an estimate: facts of the run, one small type for each kind of evaluator."""
+"""Diagnostics of an evaluation: one dataclass per kind of evaluator, and how those of segments are pooled."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, fields
+from dataclasses import asdict, dataclass
 from typing import Any, Protocol, TypeAlias
 
 import numpy as np
+from numpy.typing import NDArray
 
-from backcast._arrays import FloatArray
 from backcast._serialization import from_json
 
 
 class Diagnostics(Protocol):
-    """Facts of a run; ``to_dict`` gives them by name."""
+    """Diagnostics of an evaluation."""
 
     @property
     def events(self) -> int:
-        """Events of the log that were used."""
-        ...
+        """Number of events used."""
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        ...
+        """Return the diagnostics by name."""
 
 
 def effective_sample_size(weight_sum: float, squared_sum: float) -> float:
@@ -35,34 +33,29 @@ def effective_sample_size(weight_sum: float, squared_sum: float) -> float:
     return weight_sum**2 / squared_sum if squared_sum else 0.0
 
 
-def as_lines(diagnostics: Any) -> str:
-    """One fact a line, for printing."""
-    names = [entry.name for entry in fields(diagnostics)]
-    width = max(len(name) for name in names)
-    return "\n".join(f"{name.replace('_', ' '):<{width}}  {_figure(getattr(diagnostics, name))}" for name in names)
+@dataclass(frozen=True)
+class PrintedDiagnostics:
+    """Base of diagnostics: printed one per line."""
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the diagnostics by name."""
+        return asdict(self)
+
+    def __str__(self) -> str:
+        entries = self.to_dict()
+        width = max(map(len, entries), default=0)
+        return "\n".join(f"{name.replace('_', ' '):<{width}}  {_to_text(value)}" for name, value in entries.items())
 
 
-def _figure(value: object) -> str:
+def _to_text(value: object) -> str:
     if isinstance(value, int) and not isinstance(value, bool):
         return f"{value:,}"
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
 @dataclass(frozen=True)
-class Facts:
-    """What all diagnostics can do: tell their facts by name, and print them."""
-
-    def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
-        return asdict(self)
-
-    def __str__(self) -> str:
-        return as_lines(self)
-
-
-@dataclass(frozen=True)
-class WeightDiagnostics(Facts):
-    """Of estimators that weigh events of a fixed policy."""
+class WeightDiagnostics(PrintedDiagnostics):
+    """Diagnostics of estimators that weight events by ``pi / p``, for fixed policies."""
 
     events: int
     effective_sample_size: float
@@ -72,8 +65,8 @@ class WeightDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class ModelDiagnostics(Facts):
-    """Of the direct method: everything hangs on the reward model."""
+class ModelDiagnostics(PrintedDiagnostics):
+    """Diagnostics of the direct method, whose value depends on the reward model alone."""
 
     events: int
     rounds: int
@@ -82,13 +75,13 @@ class ModelDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class ReplayDiagnostics(Facts):
-    """Of evaluators that simulate histories by accepting events.
+class ReplayDiagnostics(PrintedDiagnostics):
+    """Diagnostics of evaluators that simulate histories by accepting events.
 
     Attributes
     ----------
     events, accepted, acceptance_rate
-        Events used, and how many joined a simulated history.
+        Events used, how many were accepted into a history, and their share.
     trajectories_complete, trajectories_failed
         Histories that reached the horizon, and those that ran out of events.
     effective_sample_size
@@ -106,7 +99,7 @@ class ReplayDiagnostics(Facts):
     theorem_1
         The paper's bound on the bias of the average reward, ``(T+1)/2 eps/(1-eps)``, with eps the bias mass.
     value_per_round
-        ``R / T``, the unnormalised variant of the value (nan where no block was completed).
+        ``R / T``, the unnormalised variant of the value (nan if no block was completed).
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
     """
@@ -128,8 +121,8 @@ class ReplayDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class ClockDiagnostics(Facts):
-    """Of clock replay.
+class ClockDiagnostics(PrintedDiagnostics):
+    """Diagnostics of clock replay.
 
     Attributes
     ----------
@@ -141,13 +134,13 @@ class ClockDiagnostics(Facts):
         Mean over passes of the exhausted mass, summed over rounds: bounds the total variation between the simulated
         and the true history.
     sampling_error, monte_carlo_error
-        What another log would change, and what more passes would.
+        Standard deviation over logs, and over passes on one log.
     value_spread
-        Standard deviation of the doubly robust event values, each averaged over rounds and passes; over the root of n
-        it is the first term of the information floor.
+        Standard deviation of the doubly robust event values, each averaged over rounds and passes; divided by the
+        root of n it is the first term of the information floor.
     separate_histories
-        How many histories without an event in common the log is worth: what chance in the log teaches the policy is
-        averaged over so many. At most n/T, fewer where the logger rarely does what the policy would.
+        Number of histories without a common event that carry the same information as the log. At most n/T, fewer if
+        the logger rarely chooses what the policy would.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
     """
@@ -165,8 +158,8 @@ class ClockDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class PermutedDiagnostics(Facts):
-    """Of DR-ns over permutations of the log.
+class PermutedDiagnostics(PrintedDiagnostics):
+    """Diagnostics of DR-ns over permutations of the log.
 
     Attributes
     ----------
@@ -179,7 +172,7 @@ class PermutedDiagnostics(Facts):
     bias_certificate
         Mean estimated bound on the total variation between a simulated and a true history.
     sampling_error, monte_carlo_error
-        What another log would change, and what more permutations would.
+        Standard deviation over logs, and over permutations of one log.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
     """
@@ -196,8 +189,8 @@ class PermutedDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class PartsDiagnostics(Facts):
-    """Of clock replay on the parts of a stream.
+class PartsDiagnostics(PrintedDiagnostics):
+    """Diagnostics of clock replay on the parts of a stream.
 
     Attributes
     ----------
@@ -209,7 +202,7 @@ class PartsDiagnostics(Facts):
         Mean over parts and passes of the exhausted mass, summed over rounds: bounds the total variation between the
         simulated and the true history.
     sampling_error, monte_carlo_error
-        What another log would change, and what more passes would; together they make the standard error.
+        Standard deviation over logs, and over passes on one log; together they give the standard error.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded; those of a stream never are.
     """
@@ -225,22 +218,19 @@ class PartsDiagnostics(Facts):
 
 
 @dataclass(frozen=True)
-class OtherDiagnostics:
-    """Facts of an evaluator that is not ours, as a file has them."""
+class OtherDiagnostics(PrintedDiagnostics):
+    """Diagnostics of an evaluator of another package, as read from a file."""
 
     facts: dict[str, Any]
 
     @property
     def events(self) -> int:
-        """Events of the log that were used, as far as the facts say."""
+        """Number of events used, 0 if it is not recorded."""
         return int(self.facts.get("events", 0))
 
     def to_dict(self) -> dict[str, Any]:
-        """The facts by name."""
+        """Return the diagnostics by name."""
         return dict(self.facts)
-
-    def __str__(self) -> str:
-        return "\n".join(f"{name.replace('_', ' ')}  {_figure(value)}" for name, value in self.facts.items())
 
 
 KINDS: tuple[type[Any], ...] = (
@@ -253,112 +243,96 @@ KINDS: tuple[type[Any], ...] = (
 )
 
 
-def diagnostics_from(plain: dict[str, Any], where: str = "diagnostics") -> Diagnostics:
-    """The diagnostics that a file tells of: ours by their kind, others as bare facts.
+def diagnostics_from(stored: dict[str, Any], where: str = "diagnostics") -> Diagnostics:
+    """Return diagnostics from JSON: by their kind if it is one of this package, else as OtherDiagnostics.
 
     >>> diagnostics_from({"kind": "ModelDiagnostics", "events": 4, "rounds": 4, "trajectories": 1})
     ModelDiagnostics(events=4, rounds=4, trajectories=1, propensities_estimated=False)
     """
-    by_name = {kind.__name__: kind for kind in KINDS}
-    facts = {name: value for name, value in plain.items() if name != "kind"}
-    kind = by_name.get(str(plain.get("kind")))
-    found: Diagnostics = OtherDiagnostics(facts) if kind is None else from_json(kind, facts, where)
-    return found
+    facts = {name: value for name, value in stored.items() if name != "kind"}
+    kind = next((kind for kind in KINDS if kind.__name__ == stored.get("kind")), None)
+    diagnostics: Diagnostics = OtherDiagnostics(facts) if kind is None else from_json(kind, facts, where)
+    return diagnostics
 
 
-Rows: TypeAlias = "Sequence[dict[str, Any]]"
-PoolingRule: TypeAlias = Callable[[Rows, str], Any]
+def pool_diagnostics(segments: Sequence[Diagnostics]) -> Diagnostics:
+    """Return the diagnostics of the mean over disjoint segments.
 
-
-def pool_diagnostics(found: Sequence[Diagnostics]) -> Diagnostics:
-    """The facts of all stretches as facts of their mean.
-
-    - Counts are added up: events, accepted events, trajectories, passes, permutations, parts, replicates, and the
-      separate histories, as stretches have no event in common.
+    - Counts are summed: events, accepted events, trajectories, passes, permutations, parts, replicates, and the
+      separate histories, as segments have no event in common.
     - Shares of events and the mean weight are means over all events; the largest weight is the largest.
     - The effective sample size is that of all events together, ``(sum w)^2 / sum w^2``.
-    - Bias mass, certificate and Theorem 1 are means over stretches: what bounds the bias of each bounds, on average,
-      that of their mean. So is the value per round.
+    - Bias mass, certificate and Theorem 1 are means over segments, because the mean of bounds on the biases bounds the
+      bias of the mean. So is the value per round.
     - Sampling and Monte-Carlo errors are those of a mean of independent values, ``sqrt(sum s^2) / m``; the spread of
       event values is pooled, ``sqrt(sum n s^2 / sum n)``.
-    - Rounds, and passes over each part, are the fewest of any stretch.
+    - Rounds, and passes over each part, are the smallest of any segment.
 
-    Facts of an evaluator that is not ours are kept where all stretches say the same, and its events added up.
-
+    Of OtherDiagnostics the entries that all segments share are kept, and the events summed.
 
     >>> pool_diagnostics([WeightDiagnostics(4, 4.0, 1.0, 1.0), WeightDiagnostics(4, 2.0, 0.5, 2.0)])
     WeightDiagnostics(events=8, effective_sample_size=6.0, mean_weight=0.75, largest_weight=2.0, \
 propensities_estimated=False)
 
-    By hand: the weights add up to 4 + 2, their squares to 16/4 + 4/2, and 36/6 is 6.
+    By hand: the weights sum to 4 + 2, their squares to 16/4 + 4/2, and 36/6 is 6.
     """
-    kind: Any = type(found[0])
-    rows = [one.to_dict() for one in found]
+    kind: Any = type(segments[0])
+    rows = [segment.to_dict() for segment in segments]
     if kind not in KINDS:
-        alike = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
-        return OtherDiagnostics({**alike, "events": sum(one.events for one in found)})
-    rules = POOLING_RULES | SPECIAL_POOLING_RULES.get(kind, {})
-    joined: Diagnostics = kind(**{name: rules[name](rows, name) for name in rows[0]})
-    return joined
+        common = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
+        return OtherDiagnostics({**common, "events": sum(segment.events for segment in segments)})
+    table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
+    rules = POOLING_RULES | ({"trajectories": _mean} if kind is PermutedDiagnostics else {})
+    pooled: Diagnostics = kind(**{name: rules[name](table, name).item() for name in table})
+    return pooled
 
 
-def _column(rows: Rows, name: str) -> FloatArray:
-    return np.array([row[name] for row in rows], dtype=np.float64)
+Table: TypeAlias = "dict[str, NDArray[Any]]"  # diagnostics by name, one entry per segment
 
 
-def _added(rows: Rows, name: str) -> Any:
-    return sum(row[name] for row in rows)
+def _sum(table: Table, name: str) -> Any:
+    return table[name].sum()
 
 
-def _fewest(rows: Rows, name: str) -> int:
-    return int(min(row[name] for row in rows))
+def _min(table: Table, name: str) -> Any:
+    return table[name].min()
 
 
-def _largest(rows: Rows, name: str) -> float:
-    return float(max(row[name] for row in rows))
+def _max(table: Table, name: str) -> Any:
+    return table[name].max()
 
 
-def _any(rows: Rows, name: str) -> bool:
-    return any(row[name] for row in rows)
+def _mean(table: Table, name: str) -> Any:
+    return table[name].mean()
 
 
-def _mean(rows: Rows, name: str) -> float:
-    return float(_column(rows, name).mean())
+def _mean_over_events(table: Table, name: str) -> Any:
+    return (table["events"] * table[name]).sum() / table["events"].sum()
 
 
-def _by_event(rows: Rows, name: str) -> float:
-    events = _column(rows, "events")
-    return float((events * _column(rows, name)).sum() / events.sum())
+def _root_mean_square_over_events(table: Table, name: str) -> Any:
+    return np.sqrt((table["events"] * table[name] ** 2).sum() / table["events"].sum())
 
 
-def _pooled(rows: Rows, name: str) -> float:
-    events = _column(rows, "events")
-    return math.sqrt(float((events * _column(rows, name) ** 2).sum() / events.sum()))
+def _error_of_mean(table: Table, name: str) -> Any:
+    return np.sqrt((table[name] ** 2).sum()) / table[name].size
 
 
-def _of_mean(rows: Rows, name: str) -> float:
-    return math.sqrt(float((_column(rows, name) ** 2).sum())) / len(rows)
-
-
-def _worth(rows: Rows, name: str) -> float:
-    """Effective sample size: each stretch tells the sum of its weights, and so that of their squares."""
-    sums = _column(rows, "events") * _column(rows, "mean_weight")
-    sizes = _column(rows, name)
+def _pool_effective_sample_sizes(table: Table, name: str) -> Any:
+    # each size gives, with the sum of weights, the sum of squared weights
+    sums, sizes = table["events"] * table["mean_weight"], table[name]
     squares = sums[sizes > 0] ** 2 / sizes[sizes > 0]
-    return float(sums.sum() ** 2 / squares.sum()) if squares.size else 0.0
+    return np.float64(effective_sample_size(sums.sum(), squares.sum()))
 
 
-POOLING_RULES: dict[str, PoolingRule] = {
-    **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _added),
-    **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _added),
-    **dict.fromkeys(("rounds", "passes_each"), _fewest),
-    **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _by_event),
+POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
+    **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _sum),
+    **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _sum),
+    **dict.fromkeys(("rounds", "passes_each"), _min),
+    **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),
     **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _mean),
-    **dict.fromkeys(("sampling_error", "monte_carlo_error"), _of_mean),
-    "largest_weight": _largest,
-    "effective_sample_size": _worth,
-    "value_spread": _pooled,
-    "propensities_estimated": _any,
+    **dict.fromkeys(("sampling_error", "monte_carlo_error"), _error_of_mean),
+    **dict.fromkeys(("largest_weight", "propensities_estimated"), _max),
+    "effective_sample_size": _pool_effective_sample_sizes,
+    "value_spread": _root_mean_square_over_events,
 }
-# trajectories of one order, on average
-SPECIAL_POOLING_RULES: dict[type, dict[str, PoolingRule]] = {PermutedDiagnostics: {"trajectories": _mean}}

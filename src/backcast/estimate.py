@@ -1,4 +1,4 @@
-"""The answer: a number, how sure, and how far to believe it."""
+"""Estimate, Interval and LearningCurve: what an evaluation returns; blocks of rounds and averages of curves."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of
 
 @dataclass(frozen=True)
 class Interval:
-    """Two ends, the level they claim, and the fine print: method, assumption, what they are about.
+    """A confidence interval with its level, method, assumption and estimand.
 
     ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
     "asymptotic" (enough events; also wherever propensities were estimated).
@@ -47,7 +47,7 @@ class Interval:
 
     @property
     def half_width(self) -> float:
-        """Half the distance between the ends."""
+        """Half the length of the interval."""
         return (self.high - self.low) / 2
 
     def __str__(self) -> str:
@@ -56,7 +56,7 @@ class Interval:
 
 @dataclass(frozen=True)
 class LearningCurve:
-    """Value by round: estimates of V_t averaged over stretches of rounds that end at ``rounds``, with a band.
+    """Value by round: estimates of V_t averaged over blocks of rounds that end at ``rounds``, with a band.
 
     Examples
     --------
@@ -72,7 +72,7 @@ class LearningCurve:
     high: FloatArray
 
     def to_dict(self) -> dict[str, list[float]]:
-        """Plain lists, for JSON."""
+        """Return lists, for JSON."""
         return {
             "rounds": self.rounds.tolist(),
             "value": self.value.tolist(),
@@ -88,23 +88,23 @@ class Estimate:
     Attributes
     ----------
     value
-        Estimated average reward a round.
+        Estimated mean reward per round.
     std_error
-        Its standard error, nan where none can honestly be given.
+        Standard error of the value; nan if no valid one is known.
     interval
-        Two ends with their method, assumption and estimand; None where none can honestly be given.
+        Interval with its method, assumption and estimand; None if no valid one is known.
     diagnostics
-        How far to believe it; printed by ``print(estimate.diagnostics)``.
+        Diagnostics that show how reliable the value is; print them by ``print(estimate.diagnostics)``.
     curve
-        Value by round, for evaluators that know it.
+        Value by round, from evaluators that estimate it.
     policy, evaluator
-        What was evaluated, and how.
+        Names of the policy and of the evaluator.
     horizon
-        Rounds T of the question; None for one pass over the log.
+        Number of rounds T; None for one pass over the log.
     notes
-        Sentences a reader of the number must know.
+        Remarks on how the value was obtained and how to read it.
     settings
-        What it takes to run it again.
+        Settings needed to repeat the evaluation.
 
     Examples
     --------
@@ -127,7 +127,7 @@ class Estimate:
     _progressive: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _replay_summary: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
-    # what each event adds to the error, in the order of the log: differences of policies are paired by it
+    # contribution of each event to the error, in log order: differences of policies are paired by event
     _influence: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
@@ -136,22 +136,21 @@ class Estimate:
         return estimate_text(self)
 
     def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings, lists and dicts, for JSON (nan becomes None).
+        """Return the estimate as numbers, strings, lists and dicts for JSON; nan becomes None.
 
-        The kind of diagnostics stands among them, so that :meth:`from_dict` can make the estimate again.
+        The entry ``kind`` of the diagnostics is their class, for :meth:`from_dict`.
         """
-        facts = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
-        plain: dict[str, Any] = {**to_json(self), "diagnostics": to_json(facts)}
-        return plain
+        diagnostics = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
+        return {**to_json(self), "diagnostics": to_json(diagnostics)}
 
     @classmethod
-    def from_dict(cls, plain: dict[str, Any]) -> Estimate:
-        """The estimate that :meth:`to_dict` made plain; only its progressive policy is lost."""
-        found = from_json(cls, plain, "estimate")
-        return replace(found, diagnostics=diagnostics_from(plain["diagnostics"]))
+    def from_dict(cls, stored: dict[str, Any]) -> Estimate:
+        """Return the estimate that :meth:`to_dict` stored, without its progressive policy."""
+        estimate = from_json(cls, stored, "estimate")
+        return replace(estimate, diagnostics=diagnostics_from(stored["diagnostics"]))
 
     def plot(self) -> Any:
-        """An Altair chart: the learning curve with its band, or the value with its interval."""
+        """Return an Altair chart of the learning curve with its band, or of the value with its interval."""
         from backcast.report.charts import plot_result
 
         return plot_result(self)
@@ -167,16 +166,14 @@ class Estimate:
         return mime_bundle(str(self), self._repr_html_(), include, exclude)
 
     def replay_summary(self) -> ReplaySummary | None:
-        """One run seen from close by, made anew from the log; None where there is none to show, as for a stream."""
+        """Return a summary of one pass, which is run again; None if there is none, as for a stream."""
         summary: ReplaySummary | None = None if self._replay_summary is None else self._replay_summary()
         return summary
 
     def progressive_policy(self) -> Policy:
-        """The stationary mixture pi_PV of the policies met on the way (Dudik et al. 2012, section 3.3)."""
+        """Return pi_PV, the mixture of the policies of all rounds (Dudik et al. 2012, section 3.3)."""
         if self._progressive is None:
-            raise EvaluationError(
-                f"{self.evaluator} keeps no history to mix; use DRns on a log in memory for a progressive policy"
-            )
+            raise EvaluationError(f"{self.evaluator} gives no progressive policy; use DRns with a log in memory")
         policy: Policy = self._progressive()
         return policy
 

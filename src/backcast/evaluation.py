@@ -18,7 +18,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
 from backcast.io.stream import LogStream
-from backcast.replay_summary import has_replay, summarize_replay
+from backcast.replay_summary import summarize_replay
 
 
 def evaluate(
@@ -45,38 +45,37 @@ def evaluate(
     log
         A :class:`backcast.Log`, or a stream of parts from :func:`backcast.scan_log`.
     policy
-        Anything with ``probabilities`` (and ``learn``, if it learns); a copy is run, never the object itself.
+        An object with ``probabilities`` (and ``learn``, if it learns); a copy is run, the object is not changed.
     evaluator
-        How: ``DRns(...)``, ``WC()``, ``RS()``, ``Replay()``, ``DM()``, ``IPS()``, ...; "auto" chooses.
+        ``DRns(...)``, ``WC()``, ``RS()``, ``Replay()``, ``DM()``, ``IPS()``, ...; "auto" selects one.
     reward_model
-        What the doubly robust estimators lean on: a model, an honesty wrapper, an array, a number, or None for the
-        default.
+        Reward model of the doubly robust estimators: a model, one of ``CrossFit``, ``Split`` and ``Progressive`` around
+        a model, an array of predictions, a number, or None for the default.
     horizon
-        Rounds T that the policy would run for; None for one pass over the log.
+        Number of rounds T of the policy; None for one pass over the log.
     interval
-        An interval in place of the evaluator's own, such as ``Segments()`` or ``TheoremTwo()``.
+        An interval instead of the evaluator's default, such as ``Segments()`` or ``TheoremTwo()``.
     level
         Level of the interval.
     seed
-        Same seed, same answer.
+        Seed of all random numbers; the same seed gives the same result.
     replicates
         Runs on subsets of the log for the standard error of a learning policy: a number, "auto" (until Monte-Carlo
         error is a small part of the total), or None for none. The default is "auto" for ClockReplay, None for DRns.
     exchangeable
-        Whether the order of the log means nothing (a fixed logger, no drift): True lets "auto" permute it, False keeps
-        its order, None looks for drift and warns of it.
+        Whether the order of the log is irrelevant (a fixed logger, no drift): "auto" permutes the log if True, uses log
+        order if False, and tests for drift and warns of it if None.
     n_jobs
-        Replicates run at once, -1 for one a core; None for one, or for what ``joblib.parallel_config`` says, be it a
-        cluster. The answer does not depend on it.
+        Number of replicates run in parallel, -1 for one per core; None for the setting of ``joblib.parallel_config``,
+        which may be a cluster, or else 1. The result does not depend on it.
     checkpoint
-        A folder in which finished replicates are kept, and of a stream its parts or the state of a pass. The same
-        question asked again goes on from there; another one is refused.
+        Folder for finished replicates, or for finished parts or the state of a pass over a stream. The same call
+        continues from there; a call with other arguments raises an error.
     time_limit
-        Seconds that one replicate may take, after which the run ends with a :class:`backcast.WorkError`; None for any
-        time.
+        Seconds per replicate, after which :class:`backcast.WorkError` is raised; None for no limit.
     progress
-        True for a progress bar, or a function that is told how many more events are done. It may raise
-        :class:`backcast.StopEvaluation`: the answer then comes from what is done, and a note says so.
+        True for a progress bar, or a function that is called with the number of further events processed. If it raises
+        :class:`backcast.StopEvaluation`, the result is computed from the finished work, with a note.
 
     Examples
     --------
@@ -126,14 +125,14 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     settings = dict(estimate.settings)
     if request.reward_model is not None:
         shape = getattr(request.reward_model, "shape", None)
-        given = f"predictions given, {' by '.join(map(str, shape))}" if shape else repr(request.reward_model)
-        settings["reward_model"] = given
+        description = f"predictions given, {' by '.join(map(str, shape))}" if shape else repr(request.reward_model)
+        settings["reward_model"] = description
     log = request.log
     if isinstance(log, LogStream):
         return replace(estimate, settings=settings)
     settings["reward_range"] = list(log.reward_bounds)
     request = replace(request, horizon=estimate.horizon, execution=Execution())
-    summarize = partial(summarize_replay, evaluator, request) if has_replay(evaluator, request) else None
+    summarize = partial(summarize_replay, evaluator, request)
     return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
 
 

@@ -48,25 +48,25 @@ class Log:
     ----------
     contexts
         ``(n, d)`` array or scipy CSR matrix, ``(n, K, d)`` array of features of each action, or
-        None when there are none.
+        None if there are none.
     actions
         The chosen action of each event: codes ``0..K-1`` or any labels (strings, numbers).
     rewards
-        One finite number an event.
+        One finite number per event.
     propensities
         Probability in ``(0, 1]`` with which the logged action was chosen.
     n_actions
-        Number of actions K, where the log need not show all of them.
+        Number of actions K, if some may not occur in the log.
     action_labels
         The K labels in order; actions are then given as labels.
     available
-        ``(n, K)`` mask of the actions that were eligible at each event.
+        ``(n, K)`` mask of the eligible actions of each event.
     times
-        Anything sortable, one an event; kept for ordering and drift checks.
+        Sortable values, one per event, for drift checks.
     reward_range
         Known bounds ``(low, high)`` of the reward.
     logging_probabilities
-        ``(n, K)`` probabilities the logger gave to every action, where they were recorded.
+        ``(n, K)`` probabilities of all actions under the logger, if recorded.
 
     Examples
     --------
@@ -174,7 +174,7 @@ class Log:
         return f"Log({len(self):,} events, {self.n_actions} actions, {d} feature{'' if d == 1 else 's'}{kind})"
 
     def __getitem__(self, index: Any) -> Log:
-        """The events at a slice, an index array or a boolean mask, as a log of their own."""
+        """Return the events of a slice, an index array or a boolean mask as a log."""
         if not isinstance(index, slice):
             index = np.atleast_1d(index)
             index = index if index.size else index.astype(np.int64)
@@ -260,27 +260,27 @@ class Log:
 
     @property
     def available(self) -> BoolArray | None:
-        """``(n, K)`` mask of eligible actions, or None when all always were."""
+        """``(n, K)`` mask of eligible actions, or None if all actions are always eligible."""
         return None if self.columns.available is None else _locked(self.columns.available)
 
     @property
     def times(self) -> npt.NDArray[Any] | None:
-        """Time of each event, where given."""
+        """Time of each event, or None."""
         return None if self.columns.times is None else _locked(self.columns.times)
 
     @property
     def logging_probabilities(self) -> FloatArray | None:
-        """``(n, K)`` probabilities the logger gave to all actions, where recorded."""
+        """``(n, K)`` probabilities of all actions under the logger, or None."""
         return None if self.columns.logging_probabilities is None else _locked(self.columns.logging_probabilities)
 
     @property
     def rows(self) -> IntArray:
-        """Row number of each event in the log it was read from; kept by slicing."""
+        """Row number of each event in the log it was read from; slicing does not change it."""
         return _locked(self.columns.rows)
 
     @property
     def n_features(self) -> int:
-        """Number of context features d (of each action, when contexts are ``(n, K, d)``)."""
+        """Number of context features d (per action, if contexts are ``(n, K, d)``)."""
         return int(self.columns.contexts.shape[-1])
 
     @property

@@ -12,7 +12,6 @@ from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_se
 from backcast.diagnostics import effective_sample_size
 from backcast.estimate import block_edges, block_means
 from backcast.evaluators.clock_replay import ClockReplay
-from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, start_copy, update_on_events
 from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
@@ -46,10 +45,10 @@ class WeightShares:
 def weight_shares(weights: FloatArray, events: int) -> WeightShares:
     """Count weights by class; a sample of them speaks for all the events.
 
-    >>> found = weight_shares(np.array([0.0, 1.0, 1.0, 2.0]), events=8)
-    >>> found.shares[[0, 4, 5]], found.largest
+    >>> weights = weight_shares(np.array([0.0, 1.0, 1.0, 2.0]), events=8)
+    >>> weights.shares[[0, 4, 5]], weights.largest
     (array([0.25, 0.5 , 0.25]), 2.0)
-    >>> round(found.effective_sample_size, 3)
+    >>> round(weights.effective_sample_size, 3)
     5.333
 
     By hand: (1 + 1 + 2)^2 / (1 + 1 + 4) = 16/6 of four events, so twice that of eight.
@@ -104,22 +103,18 @@ SAMPLE_EVENTS = 4_000  # events at which each state is evaluated
 NONE: FloatArray = np.zeros(0)
 
 
-def has_replay(evaluator: Any, request: EvaluationRequest) -> bool:
-    """Return whether there is a pass to summarize: of a log in memory, by a replay or of a fixed policy."""
-    if isinstance(request.log, LogStream) or getattr(evaluator, "q", None) == "auto":
-        return False
-    return isinstance(evaluator, ClockReplay) or hasattr(evaluator, "plan_replay") or not is_learning(request.policy)
-
-
-def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary:
-    """Repeat and summarize one pass of the evaluator: the first one if it has several."""
+def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummary | None:
+    """Repeat and summarize one pass of the evaluator, the first one if it has several; None if it has no pass."""
     log = request.log
     assert isinstance(log, Log)
     if isinstance(evaluator, ClockReplay):
         return _summarize_clock_replay(evaluator, request, log)
+    if getattr(evaluator, "q", None) == "auto":
+        return None  # a pass per candidate
     if hasattr(evaluator, "plan_replay"):
         return _summarize_algorithm_1(evaluator, request, log)
-    # a fixed policy
+    if is_learning(request.policy):
+        return None
     sample = _sample_events(log)
     policy = start_copy(request.policy, log, RandomStreams.from_seed(request.seed).policy)
     taken = probabilities_of(policy, sample).mean(axis=0) if isinstance(policy, Policy | LogPolicy) else None

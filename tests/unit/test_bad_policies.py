@@ -287,7 +287,7 @@ def test_traces_that_cannot_be() -> None:
 
 def test_estimates_without_a_history_have_no_progressive_policy() -> None:
     estimate = bc.evaluate(log_of(), bc.Uniform(), bc.IPS())
-    with pytest.raises(bc.EvaluationError, match="IPS keeps no history to mix; use DRns"):
+    with pytest.raises(bc.EvaluationError, match="IPS gives no progressive policy; use DRns"):
         estimate.progressive_policy()
 
 

@@ -17,10 +17,10 @@ import backcast as bc
 from backcast._request import EvaluationRequest, is_partial
 from backcast.diagnostics import (
     KINDS,
-    Facts,
     ModelDiagnostics,
     OtherDiagnostics,
     PermutedDiagnostics,
+    PrintedDiagnostics,
     pool_diagnostics,
 )
 from backcast.estimate import average_curves
@@ -154,7 +154,7 @@ def test_curves_of_other_lengths_are_averaged_over_the_stretches_of_the_shortest
 
 
 @dataclass(frozen=True)
-class Odd(Facts):
+class Odd(PrintedDiagnostics):
     events: int
     moods: str
     share: float

@@ -24,15 +24,12 @@ class _TimeLimitReached(BaseException):
 
 
 @contextmanager
-def limit_time(limit: TimeLimit | None, name: str, *, in_worker: bool) -> Iterator[None]:
+def limit_time(limit: TimeLimit, name: str, *, in_worker: bool) -> Iterator[None]:
     """Interrupt Python code after the time limit; compiled code is interrupted when it returns.
 
     Signals are delivered to the main thread only; in other threads, which some clusters use, a watching thread raises
     the exception.
     """
-    if limit is None:
-        yield
-        return
     by_signal = threading.current_thread() is threading.main_thread() and hasattr(signal, "SIGALRM")
     try:
         with _set_alarm(limit.seconds) if by_signal else _watch_thread(limit, in_worker):

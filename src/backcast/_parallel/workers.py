@@ -126,7 +126,7 @@ def select_backend(
 
 
 class _Options(NamedTuple):
-    """What a backend is asked for; see :func:`select_backend`."""
+    """Interface of backends; see :func:`select_backend`."""
 
     n_jobs: int | None
     prefer: Literal["threads"] | None
@@ -372,7 +372,7 @@ def _run_job(parent: int, function: Function, reference: Any, job: Job, limit: T
     # linear algebra in one thread: jobs use the cores, and sums are taken in the same order everywhere
     one_thread = _thread_pools().limit(limits=1) if in_worker else nullcontext()
     try:
-        with one_thread, limit_time(limit, job.name, in_worker=in_worker):
+        with one_thread, nullcontext() if limit is None else limit_time(limit, job.name, in_worker=in_worker):
             return function(*values, *job.arguments)
     except PolicyError as error:
         raise type(error)(f"{error} ({job.name})") from error.__cause__

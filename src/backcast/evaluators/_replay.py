@@ -247,7 +247,7 @@ def _largest_weight(method: Anytime | TheoremTwo, result: ReplayResult) -> float
 
 
 def replay_diagnostics(request: EvaluationRequest, result: ReplayResult, estimated: bool) -> ReplayDiagnostics:
-    """Return the diagnostics of a replay, over all its trajectories; ``estimated`` tells of the propensities."""
+    """Return the diagnostics of a replay, over all its trajectories; ``estimated``: whether propensities are."""
     names = ("events", "accepted", "excess", "weight", "cut", "ratio", "ratio_squared")
     total = {name: sum(float(trajectory.sums[name]) for trajectory in result.trajectories) for name in names}
     n_events = int(total["events"])

@@ -21,8 +21,8 @@ from backcast.reward_models.cross_fitting import (
     Given,
     OutOfSamplePredictions,
     as_out_of_sample,
-    assign_folds,
 )
+from backcast.reward_models.regression import assign_folds
 
 HEAD_EVENTS = 100_000  # events at the head of a stream that train its reward model
 MEAN_EVENTS = 65_536  # events between two updates of the running mean
@@ -78,9 +78,9 @@ def _check_refit(request: EvaluationRequest, model: Any, probe: Log) -> None:
     if request.checkpoint is None:
         return
     predictions = np.asarray(model.predict(probe.contexts))
-    stored = request.checkpoint.get("said")
+    stored = request.checkpoint.get("predictions")
     if stored is None:
-        request.checkpoint.put("said", predictions)
+        request.checkpoint.put("predictions", predictions)
     elif not np.array_equal(stored.value, predictions):
         raise OptionError(
             f"{type(model).__name__} predicts something else after it was fitted on the same events again, so the "

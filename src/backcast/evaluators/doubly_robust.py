@@ -38,7 +38,7 @@ class DR(WeightedEstimator):
     """``mean_k [ sum_a pi(a|x_k) q(x_k, a) + w_k (r_k - q(x_k, a_k)) ]`` (Dudik, Langford and Li 2011).
 
     Right when either the propensities or the reward model q are; unbiased whatever the model with true
-    propensities. The model is cross-fitted unless the question says otherwise.
+    propensities. The model is cross-fitted unless the request has one that is not.
 
     Examples
     --------
@@ -48,7 +48,7 @@ class DR(WeightedEstimator):
     >>> DR().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]), reward_model=0.5)).value
     0.875
 
-    By hand: the model says 0.5 throughout; the only surprise is 0.5 at weight 1.5: 0.5 + 0.75 / 2.
+    By hand: the model predicts 0.5 everywhere; the only residual is 0.5 at weight 1.5: 0.5 + 0.75 / 2.
     """
 
     spec = EstimatorSpec("DR", model="full")
@@ -76,7 +76,7 @@ class SNDR(WeightedEstimator):
 class SwitchDR(TransformedEstimator):
     """``mean_k [ sum_a pi q + w_k I(w_k <= l) (r_k - q(x_k, a_k)) ]`` (Wang, Agarwal and Dudik 2017).
 
-    Where the weight is too large the model alone is believed.
+    Events of larger weight contribute the prediction of the model alone.
 
     Parameters
     ----------

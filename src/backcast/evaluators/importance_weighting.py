@@ -41,7 +41,7 @@ def with_baseline(moments: Moments) -> ControlVariateMean:
 class IPS(WeightedEstimator):
     """``mean_k w_k r_k`` with ``w = pi/p`` (Horvitz and Thompson 1952): unbiased, at the mercy of large weights.
 
-    Asks no reward model. A policy with ``probability_of(contexts, actions)`` is asked for the logged actions only,
+    Needs no reward model. Of a policy with ``probability_of(contexts, actions)`` only logged actions are evaluated,
     so that thousands of actions cost no more than two.
 
     Examples
@@ -121,7 +121,7 @@ class BaselineIPS(WeightedEstimator):
     >>> BaselineIPS().estimate(EvaluationRequest(log, Fixed([0.75, 0.25]))).value
     1.0
 
-    By hand: IPS would say 3.5/3, but the weights are as much too large: 3.5/3 - 1 * (3.5/3 - 1).
+    By hand: IPS gives 3.5/3, but the weights are too large by as much: 3.5/3 - 1 * (3.5/3 - 1).
     """
 
     spec = EstimatorSpec("BaselineIPS", aggregate=with_baseline)

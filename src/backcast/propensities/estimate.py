@@ -9,7 +9,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._validation import count
-from backcast.diagnostics import Facts
+from backcast.diagnostics import PrintedDiagnostics
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, replace_columns
 from backcast.propensities._choice_model import fit_choice_model
@@ -22,7 +22,7 @@ ESTIMATE_OPTIONS = ("folds", "floor", "calibrate", "seed")
 
 
 @dataclass(frozen=True)
-class PropensityDiagnostics(Facts):
+class PropensityDiagnostics(PrintedDiagnostics):
     """How reliable estimated propensities are.
 
     Attributes

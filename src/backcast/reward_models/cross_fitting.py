@@ -12,10 +12,10 @@ from typing import NamedTuple, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
-from backcast.reward_models.regression import PerAction, RewardModel
+from backcast.reward_models.regression import PerAction, RewardModel, assign_folds
 
 
 class OutOfSamplePredictions(NamedTuple):
@@ -247,15 +247,6 @@ class Given:
         if given.ndim == 0:
             given = np.full((len(log), log.n_actions), float(given))
         return OutOfSamplePredictions(log, _validated(given, log, "the given predictions"))
-
-
-def assign_folds(n: int, folds: int, rng: np.random.Generator) -> IntArray:
-    """Return a random fold ``0..folds-1`` for each of n events, all folds of nearly equal size.
-
-    >>> np.bincount(assign_folds(7, 3, np.random.default_rng(0))).tolist()
-    [3, 2, 2]
-    """
-    return rng.permutation(n) % folds
 
 
 def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int]]:

@@ -12,8 +12,13 @@ from backcast._arrays import Contexts, FloatArray, IntArray
 from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.cross_fitting import assign_folds
-from backcast.reward_models.regression import action_features, inverse_power, not_fitted_error, rows_by_action
+from backcast.reward_models.regression import (
+    action_features,
+    assign_folds,
+    inverse_power,
+    not_fitted_error,
+    rows_by_action,
+)
 
 WEIGHTINGS = ("none", "inverse", "inverse_square", "mrdr")
 EARLY_EVENTS = 50  # events per action that the early stand-in policy is fitted on
@@ -137,7 +142,7 @@ class _LinearModel(NamedTuple):
     def constant(cls, log: Log, penalties: int) -> _LinearModel:
         """Return the model that predicts the mean reward, to be overwritten for the actions that occur."""
         slopes = np.zeros((penalties, log.n_actions, log.n_features))
-        return cls(slopes, np.full((penalties, log.n_actions), log.rewards.mean()), log.reward_bounds)
+        return cls(slopes, np.full((penalties, log.n_actions), log.columns.rewards.mean()), log.reward_bounds)
 
     def predict(self, contexts: Contexts, penalty: int) -> FloatArray:
         slopes = self.slopes[penalty]
@@ -150,7 +155,7 @@ class _LinearModel(NamedTuple):
 
 
 def _examples(log: Log, weights: FloatArray, action: int, rows: IntArray) -> Examples:
-    return Examples(action_features(log.contexts, action)[rows], log.rewards[rows], weights[rows])
+    return Examples(action_features(log.columns.contexts, action)[rows], log.columns.rewards[rows], weights[rows])
 
 
 def _fit_models(log: Log, weights: FloatArray, alphas: FloatArray) -> _LinearModel:
@@ -204,8 +209,8 @@ def _event_values(log: Log, target: FloatArray, predicted: FloatArray) -> FloatA
     array([1.375])
     """
     rows = np.arange(len(log))
-    residual = log.rewards - predicted[rows, log.actions]
-    weights = target[..., rows, log.actions] / log.propensities
+    residual = log.columns.rewards - predicted[rows, log.columns.actions]
+    weights = target[..., rows, log.columns.actions] / log.columns.propensities
     values: FloatArray = (target * predicted).sum(axis=-1) + weights * residual
     return values
 
@@ -214,9 +219,9 @@ def _training_weights(log: Log, reference: FloatArray, weighting: str) -> FloatA
     """Return the training weight of each event, always above 0 so that every action that occurs can be fitted."""
     if weighting == "none":
         return np.ones(len(log))
-    weights = inverse_power(log.propensities, 1 if weighting == "inverse" else 2)
+    weights = inverse_power(log.columns.propensities, 1 if weighting == "inverse" else 2)
     if weighting == "mrdr":
-        weights = reference[np.arange(len(log)), log.actions] * (1 - log.propensities) * weights
+        weights = reference[np.arange(len(log)), log.columns.actions] * (1 - log.columns.propensities) * weights
     return np.maximum(weights, max(1e-9 * weights.max(), 1e-300))
 
 
@@ -234,7 +239,8 @@ def _stand_in_policies(log: Log, fold: IntArray, rng: np.random.Generator) -> Fl
                 predicted = np.where(held_out.available, predicted, -np.inf)
             best[stage, fold == f] = predicted.argmax(axis=1)
     # 0.9 on the best action, 0.1 spread over all eligible ones
-    eligible = np.ones((len(log), log.n_actions)) if log.available is None else log.available.astype(np.float64)
+    available = log.columns.available
+    eligible = np.ones((len(log), log.n_actions)) if available is None else available.astype(np.float64)
     probabilities: FloatArray = np.stack([0.1 * eligible / eligible.sum(axis=1, keepdims=True)] * 2)
     for stage in range(2):
         probabilities[stage, np.arange(len(log)), best[stage]] += 0.9
@@ -246,8 +252,8 @@ def _seeks_low_rewards(log: Log) -> bool:
 
     Uniform choice is estimated by self-normalised inverse propensity scoring; "clearly" is two standard errors.
     """
-    weight = 1 / log.propensities
+    rewards, weight = log.columns.rewards, 1 / log.columns.propensities
     weight /= weight.mean()
-    uniform_value = (weight * log.rewards).mean()
-    gains = (log.rewards - log.rewards.mean()) - weight * (log.rewards - uniform_value)
-    return bool(log.rewards.mean() - uniform_value < -2 * gains.std() / len(log) ** 0.5)
+    uniform_value = (weight * rewards).mean()
+    gains = (rewards - rewards.mean()) - weight * (rewards - uniform_value)
+    return bool(rewards.mean() - uniform_value < -2 * gains.std() / len(log) ** 0.5)

@@ -187,10 +187,19 @@ def not_fitted_error(model: object) -> OptionError:
     return OptionError(f"{type(model).__name__} has not been fitted; call fit(log) before predict or Fitted(model)")
 
 
+def assign_folds(n: int, folds: int, rng: np.random.Generator) -> IntArray:
+    """Return a random fold ``0..folds-1`` for each of n events, all folds of nearly equal size.
+
+    >>> np.bincount(assign_folds(7, 3, np.random.default_rng(0))).tolist()
+    [3, 2, 2]
+    """
+    return rng.permutation(n) % folds
+
+
 def rows_by_action(log: Log) -> Iterator[tuple[int, IntArray]]:
     """Yield each action that was taken, with the positions of its events in order."""
-    order = np.argsort(log.actions, kind="stable")
-    ends = np.cumsum(np.bincount(log.actions, minlength=log.n_actions))
+    order = np.argsort(log.columns.actions, kind="stable")
+    ends = np.cumsum(np.bincount(log.columns.actions, minlength=log.n_actions))
     for action, rows in enumerate(np.split(order, ends[:-1])):
         if rows.size:
             yield action, rows
@@ -241,9 +250,9 @@ def event_weights(log: Log, weights: Weighting) -> FloatArray | None:
     if weights is None:
         return None
     if weights == "inverse":
-        return inverse_power(log.propensities, 1)
+        return inverse_power(log.columns.propensities, 1)
     if weights == "inverse_square":
-        return inverse_power(log.propensities, 2)
+        return inverse_power(log.columns.propensities, 2)
     n, values = len(log), np.asarray(weights(log), dtype=np.float64)
     if values.shape != (n,):
         raise OptionError(f"weights returned shape {values.shape} for a log of {n} events; expected ({n},)")
