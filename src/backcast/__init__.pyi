@@ -8,7 +8,6 @@ from backcast import io as io
 from backcast import policies as policies
 from backcast import propensities as propensities
 from backcast import reward_models as reward_models
-from backcast._auto import DriftWarning as DriftWarning
 from backcast.checks.findings import Finding as Finding
 from backcast.checks.findings import HealthReport as HealthReport
 from backcast.checks.findings import PolicyFit as PolicyFit
@@ -18,6 +17,7 @@ from backcast.comparison import Difference as Difference
 from backcast.comparison import compare as compare
 from backcast.errors import BackcastError as BackcastError
 from backcast.errors import ColumnError as ColumnError
+from backcast.errors import DriftWarning as DriftWarning
 from backcast.errors import EvaluationError as EvaluationError
 from backcast.errors import HorizonNotReached as HorizonNotReached
 from backcast.errors import LogError as LogError

@@ -9,7 +9,7 @@ from typing import Any, TypeAlias
 
 from backcast._request import EvaluationRequest, Evaluator
 from backcast.checks._drift import find_drift
-from backcast.errors import OptionError
+from backcast.errors import DriftWarning, OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.evaluators.drns import WC, DRns
@@ -27,10 +27,6 @@ PASSES = 100  # passes of clock replay that must be affordable
 COMPILED_LIMIT = 5e9  # events that a compiled policy may score in all
 PYTHON_LIMIT = 1e9  # events that a Python policy may score in all
 THOMPSON_COST = 3000  # its probabilities are integrals: tens of microseconds per event, not tens of nanoseconds
-
-
-class DriftWarning(UserWarning):
-    """The logger or the rewards drift along the log, so that its order may matter."""
 
 
 def resolve_evaluator(

@@ -86,7 +86,9 @@ class SeedKey(IntEnum):
     GROUPS = 2
     PARTS = 5
     HORIZON = 9
+    THINNING = 1934
     BOOTSTRAP = 1979
+    REWARD_BOOTSTRAP = 2021
     # FOLDS, ACCEPTANCE, POLICY are children 0..2 of the seed itself; see RandomStreams
 
 

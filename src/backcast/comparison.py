@@ -10,7 +10,6 @@ from os import PathLike
 from typing import Any, NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
@@ -19,7 +18,7 @@ from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
-from backcast.estimate import Estimate, Interval
+from backcast.estimate import Estimate, Interval, student_quantile
 from backcast.evaluation import describe_policy, run_evaluator, with_replay_summary
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
@@ -234,7 +233,7 @@ def _comparison(
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
     pair_level = 1 - (1 - level) / len(pairs)
-    quantile = float(stats.t.ppf((1 + pair_level) / 2, precision.degrees_of_freedom))
+    quantile = student_quantile(pair_level, precision.degrees_of_freedom)
     differences = []
     for a, b in pairs:
         sampling, monte_carlo = precision.difference_variance(a, b)

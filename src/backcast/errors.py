@@ -60,6 +60,10 @@ class OptionError(BackcastError, ValueError):
     """An option has an invalid value."""
 
 
+class DriftWarning(UserWarning):
+    """The logger or the rewards drift along the log, so that its order may matter."""
+
+
 class StopEvaluation(BackcastError):
     """Raised by a progress function to stop a run: the estimate then uses the finished work and is marked partial.
 

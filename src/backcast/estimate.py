@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from scipy import stats
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._serialization import from_json, to_json
@@ -178,6 +177,28 @@ class Estimate:
         return policy
 
 
+def normal_quantile(level: float) -> float:
+    """Return z with ``P(|Z| <= z) = level`` for a standard normal Z.
+
+    >>> round(normal_quantile(0.95), 4)
+    1.96
+    """
+    from scipy.special import ndtri
+
+    return float(ndtri(0.5 + level / 2))
+
+
+def student_quantile(level: float, degrees_of_freedom: float) -> float:
+    """Return t with ``P(|T| <= t) = level`` for Student's T; the degrees of freedom may be infinite.
+
+    >>> round(student_quantile(0.5, 1), 6)
+    1.0
+    """
+    from scipy.special import stdtrit
+
+    return float(stdtrit(degrees_of_freedom, 0.5 + level / 2))
+
+
 def block_edges(n: int, n_blocks: int = CURVE_POINTS) -> IntArray:
     """Return the edges of at most ``n_blocks`` blocks of nearly equal length.
 
@@ -200,7 +221,7 @@ def mean_curve(rounds: IntArray, values: FloatArray, level: float) -> LearningCu
     """Return the mean of independent curves ``(m, points)`` with a pointwise band of Student's t."""
     m = len(values)
     value = values.mean(axis=0)
-    half_width = stats.t.ppf((1 + level) / 2, m - 1) * values.std(axis=0, ddof=1) / math.sqrt(m)
+    half_width = student_quantile(level, m - 1) * values.std(axis=0, ddof=1) / math.sqrt(m)
     return LearningCurve(rounds, value, value - half_width, value + half_width)
 
 

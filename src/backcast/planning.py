@@ -20,8 +20,8 @@ from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
 from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
 from backcast.errors import OptionError
+from backcast.estimate import student_quantile
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS
-from backcast.intervals.asymptotic import student_quantile
 from backcast.intervals.learning import GroupJackknife
 
 EVENTS_PER_ROUND = 1.2  # events that subsets of five sixths of a log need, per round and unit of weight

@@ -10,10 +10,11 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._auto import DriftWarning, resolve_evaluator
+from backcast._auto import resolve_evaluator
 from backcast._request import EvaluationRequest
 from backcast.checks import check
 from backcast.environments import LinearEnvironment
+from backcast.errors import DriftWarning
 
 LOG = LinearEnvironment(3, 4, logistic=True).log(2000, np.random.default_rng(0))
 

@@ -10,6 +10,7 @@ from backcast._arrays import FloatArray
 from backcast._request import EvaluationRequest, check_is_policy
 from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst_verdict
+from backcast.diagnostics import effective_sample_size
 from backcast.evaluators._weighted_events import weight_events
 from backcast.policies.base import is_learning
 
@@ -33,7 +34,7 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
         # the default repr contains a memory address
         policy=type(policy).__name__ if " object at 0x" in name else name,
         learning=is_learning(policy),
-        effective_sample_size=effective_sample_size(weights),
+        effective_sample_size=_sample_size(weights),
         mean_weight=float(weights.mean()),
         largest_weights=tuple(
             (int(facts.log.columns.rows[k]), float(weights[k]))
@@ -43,16 +44,6 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
         reason=reason,
     )
     return fit, findings
-
-
-def effective_sample_size(weights: FloatArray) -> float:
-    """``(sum w)^2 / sum w^2`` (Kish 1965).
-
-    >>> effective_sample_size(np.array([1.0, 1.0, 0.0, 0.0]))
-    2.0
-    """
-    total = float(weights.sum())
-    return total**2 / float(np.square(weights).sum()) if total > 0 else 0.0
 
 
 def policy_support(facts: LogFacts, weights: FloatArray) -> Finding:
@@ -70,7 +61,7 @@ def policy_support(facts: LogFacts, weights: FloatArray) -> Finding:
 
 def policy_overlap(facts: LogFacts, weights: FloatArray) -> Finding:
     """Check that the effective sample size is large enough, and that no single event dominates."""
-    size = effective_sample_size(weights)
+    size = _sample_size(weights)
     share = float(weights.max() / max(float(weights.sum()), 1e-300))
     message = f"the log is worth {size:,.0f} of its {facts.n:,} events for this policy"
     if size >= POOR and share <= LARGE_SHARE:
@@ -89,7 +80,11 @@ def _recommend_evaluator(learning: bool, in_log_order: bool, weights: FloatArray
         return "ClockReplay()", "the policy learns and the log looks exchangeable"
     if verdict == "fail":
         return "DM()", "too little of the policy is in the log for weighting; the estimate rests on the reward model"
-    size = effective_sample_size(weights)
+    size = _sample_size(weights)
     if size < GOOD or size < 0.05 * weights.size:
         return "ShrinkageDR()", "few events have most of the weight, so large weights are shrunk"
     return "DR()", "the log covers the policy well"
+
+
+def _sample_size(weights: FloatArray) -> float:
+    return effective_sample_size(float(weights.sum()), float(np.square(weights).sum()))

@@ -93,7 +93,7 @@ def catch_interrupt(*, quiet: bool) -> Iterator[Interrupt]:
 @contextmanager
 def drift_warnings_as_lines() -> Iterator[None]:
     """Print each warning of drift once, in one line that names the flag; leave other warnings unchanged."""
-    from backcast._auto import DriftWarning
+    from backcast.errors import DriftWarning
 
     shown: set[str] = set()
     default_show: Any = warnings.showwarning

@@ -8,7 +8,6 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
-from scipy import stats
 
 from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._engine.replay import MultiplierSchedule, ReplayRun, Trajectory
@@ -16,7 +15,15 @@ from backcast._engine.replay_loop import CurveSums, TraceArrays
 from backcast._request import EvaluationRequest, RandomStreams, partial_note
 from backcast.diagnostics import ReplayDiagnostics, effective_sample_size
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.estimate import CURVE_POINTS, POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, LearningCurve
+from backcast.estimate import (
+    CURVE_POINTS,
+    POLICY_VALUE,
+    PROGRESSIVE_VALUE,
+    Estimate,
+    Interval,
+    LearningCurve,
+    normal_quantile,
+)
 from backcast.evaluators._reward_predictions import (
     out_of_sample_predictions,
     stream_reward_model,
@@ -279,7 +286,7 @@ def replay_curve(curve: CurveSums, level: float) -> LearningCurve:
     reward, weight, squares, cross, weights_squared = np.add.reduceat(curve.sums[:used], starts, axis=0).T
     value = reward / weight
     error = np.sqrt(np.maximum(squares - 2 * value * cross + value**2 * weights_squared, 0.0)) / weight
-    half_width = stats.norm.ppf((1 + level) / 2) * error
+    half_width = normal_quantile(level) * error
     rounds = np.minimum(starts + bins_per_point, used) * int(curve.width[0])
     return LearningCurve(rounds, value, value - half_width, value + half_width)
 

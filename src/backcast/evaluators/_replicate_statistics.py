@@ -9,12 +9,19 @@ from itertools import combinations
 from typing import NamedTuple
 
 import numpy as np
-from scipy import stats
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._request import EvaluationRequest
 from backcast.diagnostics import Diagnostics
-from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, block_edges
+from backcast.estimate import (
+    POLICY_VALUE,
+    Estimate,
+    Interval,
+    LearningCurve,
+    block_edges,
+    normal_quantile,
+    student_quantile,
+)
 from backcast.intervals.learning import group_influence
 
 TRUSTED_CERTIFICATE = 1e-3  # certificate up to which subsets are as unbiased as full passes
@@ -151,7 +158,7 @@ class ReplicateTable:
         if self.has_standard_errors:
             sampling, monte_carlo = (float(matrix[policy, policy]) for matrix in self.covariance())
             error = math.sqrt(sampling + monte_carlo)
-            half_width = float(stats.t.ppf((1 + request.level) / 2, self.degrees_of_freedom)) * error
+            half_width = student_quantile(request.level, self.degrees_of_freedom) * error
             ends = value - half_width, value + half_width
             interval = Interval(*ends, request.level, "group jackknife", "independent", POLICY_VALUE)
         return Estimate(
@@ -176,7 +183,7 @@ class ReplicateTable:
         subset = np.array([row[policy].curve for row in self.subset])
         sampling = np.diag(group_influence(subset, self.member).covariance)
         monte_carlo = full.var(axis=0, ddof=1) / len(full)
-        half_width = stats.norm.ppf((1 + level) / 2) * np.sqrt(np.maximum(sampling, 0.0) + monte_carlo)
+        half_width = normal_quantile(level) * np.sqrt(np.maximum(sampling, 0.0) + monte_carlo)
         return LearningCurve(rounds, value, value - half_width, value + half_width)
 
 

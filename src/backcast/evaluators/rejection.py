@@ -6,13 +6,12 @@ import math
 from dataclasses import dataclass, replace
 
 import numpy as np
-from scipy import stats
 
 from backcast._arrays import FloatArray
 from backcast._engine.replay import MultiplierSchedule
 from backcast._request import EvaluationRequest
 from backcast.errors import EvaluationError, NeedsUniformLog, OptionError
-from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, normal_quantile
 from backcast.evaluators._replay import SINGLE_RUN_NOTE, ReplayResult, replay_diagnostics, replay_request
 from backcast.evaluators.acceptance import smallest_propensity
 from backcast.intervals.learning import student_interval
@@ -115,6 +114,6 @@ def _accepted_interval(
         return math.nan, None
     mean = float(values[0])
     error = math.sqrt(float(sums["accepted_variation"]) / (accepted - 1) / accepted)
-    half_width = float(stats.norm.ppf((1 + request.level) / 2)) * error
+    half_width = normal_quantile(request.level) * error
     ends = mean - half_width, mean + half_width
     return error, Interval(*ends, request.level, "normal", "asymptotic", PROGRESSIVE_VALUE)

@@ -9,12 +9,11 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._request import EvaluationRequest, as_log, require_fixed_policy
-from backcast.diagnostics import WeightDiagnostics
+from backcast._request import EvaluationRequest, SeedKey, as_log, require_fixed_policy
+from backcast.diagnostics import WeightDiagnostics, effective_sample_size
 from backcast.errors import EvaluationError, OptionError
-from backcast.estimate import Estimate, Interval
+from backcast.estimate import Estimate, Interval, normal_quantile
 from backcast.evaluators._weighted_events import WeightedLog, weight_events
-from backcast.intervals.asymptotic import normal_quantile
 from backcast.policies._calls import class_name_of
 
 BAND_CELLS = 2000  # rewards are merged into at most this many cells to simulate the band
@@ -207,7 +206,7 @@ def distribution_for_request(request: EvaluationRequest) -> RewardDistribution:
     half = band_half_width(sums, request.level, request.seed)
     diagnostics = WeightDiagnostics(
         events=sums.n,
-        effective_sample_size=total**2 / float(sums.squares.sum()),
+        effective_sample_size=effective_sample_size(total, float(sums.squares.sum())),
         mean_weight=total / sums.n,
         largest_weight=sums.largest,
         propensities_estimated=events.propensities_estimated,
@@ -319,7 +318,7 @@ def band_half_width(sums: RewardSums, level: float, seed: int) -> float:
     cells = assign_cells(sums.weights, BAND_CELLS)
     weights, squares = _sum_by_index(cells, sums.weights), _sum_by_index(cells, sums.squares)
     cdf = np.cumsum(weights) / weights.sum()
-    rng = np.random.default_rng((seed, 2021))
+    rng = np.random.default_rng((seed, SeedKey.REWARD_BOOTSTRAP))
     suprema = np.empty(BAND_DRAWS)
     for start in range(0, BAND_DRAWS, 100):
         steps = rng.standard_normal((100, weights.size)) * np.sqrt(squares)

@@ -12,6 +12,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._kernels.jit import compiled
 from backcast._validation import at_least
+from backcast.diagnostics import effective_sample_size
 from backcast.errors import OptionError
 from backcast.estimate import Interval
 
@@ -117,8 +118,7 @@ class Moments:
     @property
     def effective_sample_size(self) -> float:
         """``(sum w)^2 / sum w^2`` of the ratios (Kish); 0 if all are 0."""
-        squares = self.sum_of_products(RATIO, RATIO)
-        return float((self.n * self.mean[RATIO]) ** 2 / squares) if squares > 0 else 0.0
+        return float(effective_sample_size(self.n * self.mean[RATIO], self.sum_of_products(RATIO, RATIO)))
 
 
 @compiled

@@ -6,7 +6,7 @@ import math
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from backcast.estimate import Interval
+from backcast.estimate import Interval, normal_quantile, student_quantile
 from backcast.intervals._sample import (
     TERM,
     WEIGHT,
@@ -19,30 +19,6 @@ from backcast.intervals._sample import (
 )
 
 TINY = 1e-12  # variances and budgets below this are rounding errors
-
-
-def normal_quantile(level: float) -> float:
-    """The ``z`` with ``P(|Z| <= z) = level`` for a standard normal Z.
-
-    >>> round(normal_quantile(0.95), 4)
-    1.96
-    """
-    from scipy.special import ndtri
-
-    return float(ndtri(0.5 + level / 2))
-
-
-def student_quantile(level: float, degrees_of_freedom: float) -> float:
-    """The ``t`` with ``P(|T| <= t) = level`` for Student's T; normal if the degrees of freedom are infinite.
-
-    >>> round(student_quantile(0.5, 1), 6)
-    1.0
-    """
-    if math.isinf(degrees_of_freedom):
-        return normal_quantile(level)
-    from scipy.special import stdtrit
-
-    return float(stdtrit(degrees_of_freedom, 0.5 + level / 2))
 
 
 @dataclass(frozen=True)

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray
+from backcast._request import SeedKey
 from backcast._validation import count
 from backcast.estimate import Interval
 from backcast.intervals._sample import TERM, WEIGHT, WeightedSample
@@ -103,7 +104,7 @@ def sum_groups(sample: WeightedSample, groups: int = GROUPS) -> FloatArray:
 
 def replicate_values(sample: WeightedSample, sums: FloatArray, replicates: int) -> FloatArray:
     """Return the estimate on each of many resampled logs."""
-    rng = np.random.default_rng((sample.seed, 1979))
+    rng = np.random.default_rng((sample.seed, SeedKey.BOOTSTRAP))
     size = sums.shape[1]
     values = np.empty(replicates)
     for start in range(0, replicates, CHUNK):

@@ -7,6 +7,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
+from backcast._request import SeedKey
 from backcast.estimate import Interval
 from backcast.intervals._sample import (
     WeightedSample,
@@ -141,7 +142,7 @@ class ClopperPearson:
         low, high = require_reward_range(sample, "Clopper-Pearson")
         require_weighted_rewards(sample, "Clopper-Pearson")
         max_weight = require_bound(find_ratio_bound(sample, self.largest_weight), "Clopper-Pearson")
-        rng = np.random.default_rng((sample.seed, 1934))
+        rng = np.random.default_rng((sample.seed, SeedKey.THINNING))
         successes = trials = 0
         for columns in sample.columns():
             # two draws per event, so that the result does not depend on the blocks

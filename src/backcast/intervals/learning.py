@@ -15,7 +15,7 @@ from scipy import optimize, special
 
 from backcast._arrays import FloatArray
 from backcast._validation import at_least, count
-from backcast.intervals.asymptotic import student_quantile
+from backcast.estimate import student_quantile
 
 
 @dataclass(frozen=True)
