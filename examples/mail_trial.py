@@ -1,10 +1,11 @@
-"""An e-mail test: who should get which mail, judged from a trial with real arms?
+"""An e-mail trial: which customers should get which mail?
 
-In the test each customer got one of three arms at random: the men's catalogue, the women's catalogue, or no mail. The
-log is one of equal probabilities, so any rule for choosing arms can be judged on it, rules that nobody tried included.
+In the trial each customer got one of three arms at random: the men's catalogue, the women's catalogue, or no mail. All
+arms have the same known probability, so any rule for choosing arms can be evaluated, including rules that were never
+used.
 
-Kevin Hillstrom's "MineThatData" file of 64,000 customers has this shape; give its path. Without one, a small trial with
-the same columns is made up.
+Kevin Hillstrom's "MineThatData" file of 64,000 customers has these columns; give its path. Without a path, a small
+trial with the same columns is simulated.
 
     python examples/mail_trial.py [hillstrom.csv]
 """
@@ -29,7 +30,7 @@ MENS, WOMENS = FEATURES.index("mens"), FEATURES.index("womens")
 
 def main(arguments: list[str]) -> None:
     with tempfile.TemporaryDirectory() as folder:
-        path = Path(arguments[0]) if arguments else made_up(Path(folder) / "trial.csv")
+        path = Path(arguments[0]) if arguments else simulate_trial(Path(folder) / "trial.csv")
         log = bc.read_log(
             path,
             context=list(FEATURES),
@@ -39,7 +40,7 @@ def main(arguments: list[str]) -> None:
             action_labels=ARMS,
             reward_range=(0, 1),
         )
-    print(f"{log}: {log.rewards.mean():.4f} visits a customer in the trial.")
+    print(f"{log}: {log.rewards.mean():.4f} visits per customer in the trial.")
     print(f"Health of the log: {bc.check(log).verdict}.")
 
     rules = {
@@ -48,22 +49,22 @@ def main(arguments: list[str]) -> None:
         "women's catalogue to all": bc.Fixed([0, 0, 1]),
         "by past purchases": bc.Fixed(by_past_purchases),
     }
-    found = bc.compare(log, rules)
-    for name, estimate in found.estimates.items():
+    comparison = bc.compare(log, rules)
+    for name, estimate in comparison.estimates.items():
         print(f"{name:26} {estimate.value:.4f} {estimate.interval}")
-    for gap in found.differences:
-        if "by past purchases" in (gap.first, gap.second):
-            print(gap)
+    for difference in comparison.differences:
+        if "by past purchases" in (difference.first, difference.second):
+            print(difference)
 
 
 def by_past_purchases(contexts: Any) -> Any:
-    """The catalogue of what a customer bought before; the women's where it was both or neither."""
+    """Choose the catalogue of past purchases; the women's for both or neither."""
     mens = (contexts[:, MENS] == 1) & (contexts[:, WOMENS] == 0)
     return np.column_stack([mens, np.zeros_like(mens), ~mens]).astype(float)
 
 
-def made_up(path: Path, customers: int = 6_000) -> Path:
-    """A trial with the columns of the real one, and effects of about their size."""
+def simulate_trial(path: Path, customers: int = 6_000) -> Path:
+    """Write a trial with the columns of the real one, and effects of similar size."""
     rng = np.random.default_rng(0)
     recency, newbie = rng.integers(1, 13, customers), rng.integers(2, size=customers)
     history = rng.lognormal(5.0, 0.9, customers).round(2)
@@ -71,8 +72,8 @@ def made_up(path: Path, customers: int = 6_000) -> Path:
     womens = ~mens | (rng.random(customers) < 0.2)
     arm = rng.integers(len(ARMS), size=customers)
     fits = np.where(arm == 0, mens, womens) & (arm != 1)
-    chance = 0.14 - 0.006 * recency + 0.00005 * np.minimum(history, 800) + 0.04 * (arm != 1) + 0.05 * fits
-    visits = rng.random(customers) < chance
+    probability = 0.14 - 0.006 * recency + 0.00005 * np.minimum(history, 800) + 0.04 * (arm != 1) + 0.05 * fits
+    visits = rng.random(customers) < probability
     with path.open("w", newline="", encoding="utf-8") as file:
         writer = csv.writer(file)
         writer.writerow(COLUMNS)

@@ -1,7 +1,7 @@
 """A news page: which learning policy should choose the article in the top slot?
 
-The page's own system showed one of five articles to each visitor and wrote down with which probability. Four policies
-that learn from clicks are replayed on that log, compared in pairs, and the report is written for the editors.
+The system of the page showed one of five articles to each visitor and recorded its probability. Four policies that
+learn from clicks are replayed on that log and compared in pairs; the report is written to a file.
 
     python examples/news.py [report.html]
 """
@@ -13,15 +13,14 @@ import sys
 import backcast as bc
 from backcast.demo_data import news_log
 
-HORIZON = 150  # visitors that each policy would have served
+HORIZON = 150  # visitors per policy
 BATCH = 10  # clicks arrive in batches, so policies are updated every ten visitors
 
 
 def main(arguments: list[str]) -> None:
-    log = (
-        news_log()
-    )  # with your own: bc.read_log("news.parquet", context=[...], action=..., reward=..., propensity=...)
-    print(f"{log}: {log.rewards.mean():.3f} clicks a visitor under the page's own system.")
+    # for your own log: bc.read_log("news.parquet", context=[...], action=..., reward=..., propensity=...)
+    log = news_log()
+    print(f"{log}: {log.rewards.mean():.3f} clicks per visitor under the system of the page.")
 
     health = bc.check(log)
     print(f"Health of the log: {health.verdict}.")
@@ -32,14 +31,15 @@ def main(arguments: list[str]) -> None:
         "softmax": bc.Softmax(0.05, batch_size=BATCH),
         "linucb": bc.LinUCB(0.3, batch_size=BATCH),
     }
-    # the page's own system did not learn that day and visitors came as they like: the order means nothing
-    found = bc.compare(log, policies, horizon=HORIZON, replicates=90, exchangeable=True)
-    print(found)
+    # the system did not learn and visitors arrived independently: the order of the log has no meaning
+    comparison = bc.compare(log, policies, horizon=HORIZON, replicates=90, exchangeable=True)
+    print(comparison)
 
-    best, chance = found.ranking[0]
-    print(f"\n{best} is the best of them with probability {chance:.0%}.")
+    best, probability = comparison.ranking[0]
+    print(f"\n{best} is the best of them with probability {probability:.0%}.")
     if arguments:
-        print(f"The report is in {bc.save_report(found, arguments[0], about={'log': 'a news page'}, health=health)}")
+        path = bc.save_report(comparison, arguments[0], about={"log": "a news page"}, health=health)
+        print(f"The report is in {path}")
 
 
 if __name__ == "__main__":

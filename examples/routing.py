@@ -1,9 +1,9 @@
-"""Choosing among language models: which router would have given the best answers for the money?
+"""Choosing among language models: which router gives the best answers for its cost?
 
 A service sends each prompt to one of three models. Its log has features of the prompt (context), the model that was
-asked (action), and how good the answer was minus what it cost (reward); a quarter of the prompts went to a model at
-random, so every choice has a known probability. Judged on that log: always the same model, a rule of thumb, and a
-router that learns as it goes.
+called (action), and the quality of the answer minus its cost (reward); a quarter of the prompts went to a random
+model, so every choice has a known probability. Evaluated on that log: always the same model, a rule of thumb, and a
+router that learns.
 
     python examples/routing.py
 """
@@ -17,14 +17,14 @@ import numpy as np
 import backcast as bc
 
 MODELS = ("small", "medium", "large")
-COST = np.array([0.02, 0.15, 0.35])  # a call, in units of the value of a perfect answer
+COST = np.array([0.02, 0.15, 0.35])  # per call, in units of the value of a perfect answer
 SKILL = np.array([0.65, 0.80, 1.00])  # the hardest prompt that is answered well half of the time
 FEATURES = ("length", "code", "mathematics", "one")
 
 
 def main() -> None:
     log = routing_log(6_000)
-    print(f"{log}: {log.rewards.mean():.3f} a prompt as it was routed.")
+    print(f"{log}: {log.rewards.mean():.3f} per prompt under the logged router.")
 
     fixed = {f"always {model}": bc.Fixed(np.eye(3)[i]) for i, model in enumerate(MODELS)}
     rules = {**fixed, "rule of thumb": bc.Fixed(rule_of_thumb)}
@@ -35,18 +35,18 @@ def main() -> None:
     router = bc.evaluate(log, bc.LinUCB(0.3, batch_size=20), horizon=200, replicates=90, exchangeable=True)
     print("\nA router that learns, over its first 200 prompts:")
     print(router)
-    print(f"After these it earns {router.curve.value[-1]:.3f} a prompt." if router.curve else "")
+    print(f"At the end it earns {router.curve.value[-1]:.3f} per prompt." if router.curve else "")
 
 
 def rule_of_thumb(contexts: Any) -> Any:
-    """Mathematics to the large model, code to the medium one, the rest to the small one."""
+    """Send mathematics to the large model, code to the medium one, other prompts to the small one."""
     mathematics = contexts[:, 2] == 1
     code = (contexts[:, 1] == 1) & ~mathematics
     return np.column_stack([~code & ~mathematics, code, mathematics]).astype(float)
 
 
 def routing_log(prompts: int, exploring: float = 0.25) -> bc.Log:
-    """A simulated month: the service routes by length and explores a quarter of the time."""
+    """Simulate a month: the service routes by length and explores a quarter of the time."""
     rng = np.random.default_rng(0)
     length = rng.beta(2, 5, prompts)
     code, mathematics = rng.random(prompts) < 0.3, rng.random(prompts) < 0.15

@@ -5,7 +5,7 @@ w workers need ``ceil(m / w)`` rounds, and one scheduler distributes all jobs:
 
     time = max(ceil(m / w) (n c / m + d), m d)
 
-A pass in log order is one job. The forecast is written into docs/scale.md.
+A pass in log order is one job. The forecast is written into docs/performance.md.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from backcast.evaluators.clock_replay import ClockReplay
 from bench.common.markdown import markdown_table
 
 RECORD = Path("bench/results/scale.json")
-MANUAL = Path("docs/scale.md")
+MANUAL = Path("docs/performance.md")
 COMMAND = "`make bench-scale`"
 BEGIN, END = "<!-- model -->", "<!-- end of model -->"
 EVENTS = (10**9, 10**11)

@@ -10,17 +10,19 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 DOCS = ROOT / "docs"
-REPLAY_RECORD = [
+PAGES_WITH_CODE = [
+    "index",
     "evaluate-fixed",
     "evaluate-learning",
-    "choose-between",
-    "how-long-a-log",
-    "no-propensities",
-    "own-policy",
-    "big-logs",
+    "compare-policies",
+    "sample-size",
+    "missing-propensities",
+    "custom-policies",
+    "large-logs",
     "diagnostics",
     "report",
     "log-format",
+    "parallel",
     "theory",
 ]
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
@@ -54,7 +56,7 @@ def test_readme_session_is_true() -> None:
     assert doctest.DocTestRunner().run(test).failed == 0
 
 
-@pytest.mark.parametrize("name", REPLAY_RECORD)
+@pytest.mark.parametrize("name", PAGES_WITH_CODE)
 def test_code_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> None:
     text = (DOCS / f"{name}.md").read_text()
     code = blocks(text, "python")
@@ -74,11 +76,43 @@ def test_links_lead_somewhere(page: Path) -> None:
 
 
 def test_dead_links_are_recognised() -> None:
-    assert leads_somewhere(DOCS / "index.md", "notation.md#two-questions")
-    assert not leads_somewhere(DOCS / "index.md", "notation.md#three-questions")
+    assert leads_somewhere(DOCS / "index.md", "notation.md#two-estimands")
+    assert not leads_somewhere(DOCS / "index.md", "notation.md#three-estimands")
     assert not leads_somewhere(DOCS / "index.md", "nowhere.md")
 
 
 def test_every_page_is_in_the_navigation() -> None:
     listed = set(re.findall(r"([\w-]+\.md)$", (ROOT / "mkdocs.yml").read_text(), re.MULTILINE))
     assert {page.name for page in DOCS.glob("*.md")} <= listed
+
+
+def test_quoted_code_is_that_of_the_reference(capsys: pytest.CaptureFixture[str]) -> None:
+    *quoted, example = blocks((DOCS / "algorithm.md").read_text(), "python")
+    source = (ROOT / "src/backcast/reference.py").read_text()
+    assert len(quoted) == 5
+    assert [block for block in quoted if block not in source] == []
+    exec(compile(example, "algorithm.md", "exec"), {})
+    assert capsys.readouterr().out == "True True\n"
+
+
+def public_modules() -> list[str]:
+    """Modules without an underscore in their path."""
+    paths = (path.relative_to(ROOT / "src").with_suffix("") for path in (ROOT / "src/backcast").rglob("*.py"))
+    return [".".join(path.parts) for path in paths if not any(part.startswith("_") for part in path.parts)]
+
+
+def test_every_public_module_is_in_the_reference() -> None:
+    text = (DOCS / "reference.md").read_text()
+    assert [module for module in public_modules() if not re.search(rf"{module}\b", text)] == []
+
+
+def test_architecture_lists_every_module() -> None:
+    [tree] = re.findall(r"^```\n(backcast/ .*?)^```$", (DOCS / "architecture.md").read_text(), re.MULTILINE | re.DOTALL)
+    package = ROOT / "src/backcast"
+    folders = re.split(r"^(?=\S)", tree, flags=re.MULTILINE)[1:]
+    listed = {text.split()[0]: (int(text.split()[1]), re.findall(r"^  (\S+)", text, re.MULTILINE)) for text in folders}
+    assert listed.keys() == {f"{path.parent.name}/" for path in package.rglob("*.py")}
+    for name, (count, modules) in listed.items():
+        folder = package if name == "backcast/" else package / name
+        assert sorted(modules) == sorted(path.name for path in folder.glob("*.py"))
+        assert count == len(modules)

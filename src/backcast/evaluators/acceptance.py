@@ -144,7 +144,7 @@ def largest_multiplier(weights: FloatArray, budget: float, c_max: float, masses:
     """Return the largest ``c <= c_max`` with ``sum_i m_i max(0, w_i - 1/c) <= budget``; masses ``m_i`` sum to 1.
 
     With weights in descending order, the level ``l = 1/c`` that uses up the budget is
-    ``max_j [sum_{i<=j} m_i w_i - budget] / sum_{i<=j} m_i`` (docs/theory.md, section 3).
+    ``max_j [sum_{i<=j} m_i w_i - budget] / sum_{i<=j} m_i`` (docs/theory.md, Proposition 5).
 
     >>> largest_multiplier(np.array([4.0, 1.0]), budget=1.0, c_max=1.0)
     0.5
