@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Literal
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -85,13 +85,11 @@ def _speed_column() -> ProgressColumn:
 
 @contextmanager
 def show_progress(
-    log: Log | LogStream, progress: bool | Callable[[int], None] | None
+    log: Log | LogStream, progress: Literal[True] | Callable[[int], None]
 ) -> Iterator[Callable[[int], None]]:
-    """Yield the callback that counts processed events: the caller's, that of a new bar, or one without effect."""
+    """Yield the callback that counts processed events: the caller's, or that of a new bar."""
     if callable(progress):
         yield progress
-    elif not progress:
-        yield lambda events: None
     else:
         from rich import get_console
 

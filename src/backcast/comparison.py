@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from os import PathLike
@@ -13,7 +14,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
-from backcast._parallel.jobs import Execution
+from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
@@ -155,7 +156,7 @@ def compare(
     evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
     request = with_checkpoint(request, checkpoint, evaluator, facts)
-    with show_progress(request.log, progress) as on_progress:
+    with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         run_jointly = getattr(evaluator, "run_jointly", None)
         passes = None if run_jointly is None else run_jointly(request, list(policies.values()))

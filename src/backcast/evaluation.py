@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import nullcontext
 from dataclasses import replace
 from functools import partial
 from os import PathLike
 from typing import Any
 
 from backcast._auto import resolve_evaluator
-from backcast._parallel.jobs import Execution
+from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
 from backcast._validation import count
@@ -105,7 +106,7 @@ def evaluate(
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
-    with show_progress(request.log, progress) as on_progress:
+    with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimate = run_evaluator(evaluator, request)
     return replace(estimate, notes=(*notes, *estimate.notes))
