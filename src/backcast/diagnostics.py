@@ -143,6 +143,8 @@ class ClockDiagnostics(PrintedDiagnostics):
         the logger rarely chooses what the policy would.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
+    degrees_of_freedom
+        Precision of the standard error itself: its relative error is about ``1 / sqrt(2 df)``.
     """
 
     events: int
@@ -155,6 +157,7 @@ class ClockDiagnostics(PrintedDiagnostics):
     value_spread: float
     separate_histories: float = math.nan
     propensities_estimated: bool = False
+    degrees_of_freedom: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -327,7 +330,9 @@ def _pool_effective_sample_sizes(table: Table, name: str) -> Any:
 
 POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
     **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _sum),
-    **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _sum),
+    **dict.fromkeys(
+        ("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"), _sum
+    ),
     **dict.fromkeys(("rounds", "passes_each"), _min),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),
     **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _mean),

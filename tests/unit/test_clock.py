@@ -14,7 +14,7 @@ import pytest
 import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
 from backcast.environments import LinearEnvironment
-from backcast.evaluators._replicate_statistics import PassResult
+from backcast.evaluators._passes import PassResult
 from backcast.evaluators.clock_replay import subsets_are_long_enough
 
 

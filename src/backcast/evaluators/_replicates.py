@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,19 +20,27 @@ from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, PassResult, ReplicateTable
-from backcast.intervals.learning import GroupJackknife
+from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
+from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, ReplicateTable
+from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 
-FIRST_PASSES, MOST_PASSES = 16, 96
+# full passes: at first, in each further step, at most
+FIRST_PASSES, MORE_PASSES = 32, 16
+PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
 MOST_BATCHES = 3  # batches of subset replicates
 PILOTS = 8  # subset replicates from which the size of subsets is chosen
 SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
+SMALL_NOISE = 0.04  # squared relative error of a standard error due to passes, at which they are enough
+NO_MEMBERS: FloatArray = np.zeros((0, 1))
 NOISY_SHARE = 0.5  # noise share of the jackknife above which more subsets are run
 TOO_SHORT = (
-    "Subsets of the log are too short for {} rounds, so there is no standard error; ask for a shorter horizon, or give "
-    "a longer log."
+    "Not all subsets of the log reach {} rounds, and those that do would be selected by their values, so there is no "
+    "standard error; ask for a shorter horizon, or give a longer log."
+)
+MORE_FOR_OTHERS = (
+    "{} passes were run for all policies, as many as the least precise of them or of their differences needs."
 )
 
 
@@ -77,69 +86,112 @@ def run_replicates(
     policies: Sequence[Any],
     *,
     one_pass: OnePass,
+    default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
 ) -> ReplicateTable:
-    """Run full passes and subset replicates for all policies; full passes only if no replicates are requested."""
-    method = request.interval or GroupJackknife()
-    if not isinstance(method, GroupJackknife):
+    """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
+
+    A pass that does not reach the horizon is never left out of a mean. If a full pass falls short, the call fails; if a
+    subset does, there are no standard errors.
+    """
+    method = request.interval or default_interval
+    if not isinstance(method, type(default_interval) | GroupJackknife):
         raise OptionError(
-            f"{type(method).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+            f"{type(method).__name__} is not an interval for replicates; use {type(default_interval).__name__}(), "
+            "GroupJackknife() or Segments()"
         )
-    n_passes, n_subsets = _planned_numbers(request, method)
-    groups = Groups.from_seed(len(inputs.log), method.groups, request.seed)
-    with closing(_Runner(one_pass, policies, inputs, request, groups)) as runner:
-        # 1. full passes: the value
-        full = runner.full_passes(range(n_passes))
-        _check_horizon(full, inputs, horizon_error)
-        table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
-        if request.replicates is None:
-            note = partial_note(f"{len(full)} of {n_passes} passes over the log")
-            return replace(table, notes=(note,)) if runner.stopped else table
+    n_groups = method.groups if isinstance(method, GroupJackknife) else 1
+    groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
+    with closing(_Runner(one_pass, policies, inputs, request, groups, horizon_error)) as runner:
+        if isinstance(method, GroupJackknife):
+            return _run_subsets(runner, method, long_enough)
+        n_passes = _number_of_passes(request)
+        table = ReplicateTable(runner.full_passes(range(n_passes)), [], NO_MEMBERS, inputs.horizon, len(inputs.log))
         try:
-            # 2. pilots: how many groups a subset has
-            pilot = (
-                _Pilot(method.groups_per_subset, [])
-                if method.groups_per_subset
-                else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
-            )
-            # 3. subset replicates: the standard error
-            if pilot is not None:
-                table = _with_subsets(runner, table, pilot, range(n_subsets))
-                if not table.has_standard_errors and not runner.stopped:
-                    pilot = None
-            if pilot is None:
-                return _without_errors(runner, table, horizon_error)
-            # 4. more of both, if their number is not given
-            if request.replicates == "auto":
-                table = _refine(runner, table, pilot.n_groups, n_subsets)
+            while request.replicates == "auto" and len(table.full) < MOST_PASSES and not _is_precise(table):
+                numbers = range(len(table.full), len(table.full) + MORE_PASSES)
+                table = replace(table, full=table.full + runner.full_passes(numbers))
         except StopEvaluation:
             pass
-        return _with_partial_note(table, n_passes, n_subsets) if runner.stopped else table
+        notes: tuple[str, ...] = ()
+        if len(policies) > 1 and len(table.full) > n_passes:
+            notes = (MORE_FOR_OTHERS.format(len(table.full)),)
+        if runner.stopped:
+            notes = (_partial_note(table, n_passes, 0),)
+        return replace(table, notes=notes)
+
+
+def _number_of_passes(request: EvaluationRequest) -> int:
+    if not isinstance(request.replicates, int):
+        return FIRST_PASSES
+    if request.replicates < FEWEST_PASSES:
+        raise OptionError(
+            f"replicates is {request.replicates}; a standard error needs at least {FEWEST_PASSES} passes, and "
+            f"{FIRST_PASSES} to be stable. Give None for a value without a standard error"
+        )
+    return request.replicates
+
+
+def _is_precise(table: ReplicateTable) -> bool:
+    """Return whether more passes would neither change values nor standard errors by much."""
+    n = len(table.full[0])
+    terms = [
+        *(table.influences.of_value(policy) for policy in range(n)),
+        *(table.influences.of_difference(a, b) for a, b in combinations(range(n), 2)),
+    ]
+    return all(
+        term.monte_carlo <= SMALL_SHARE * term.sampling
+        and term.pass_noise <= 4 * SMALL_NOISE * (term.sampling + term.monte_carlo) ** 2
+        for term in terms
+    )
+
+
+def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnough) -> ReplicateTable:
+    """Run full passes for the values, and passes over subsets of groups for standard errors."""
+    inputs, request = runner.inputs, runner.request
+    n_passes, n_subsets = _planned_numbers(request, method)
+    # 1. full passes: the value
+    full = runner.full_passes(range(n_passes))
+    table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
+    if request.replicates is None:
+        note = partial_note(f"{len(full)} of {n_passes} passes over the log")
+        return replace(table, notes=(note,)) if runner.stopped else table
+    try:
+        # 2. pilots: how many groups a subset has
+        pilot = (
+            _Pilot(method.groups_per_subset, [])
+            if method.groups_per_subset
+            else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
+        )
+        # 3. subset replicates: the standard error
+        if pilot is not None:
+            table = _with_subsets(runner, table, pilot, range(n_subsets))
+        # 4. more of both, if their number is not given
+        if pilot is not None and table.member.size and request.replicates == "auto":
+            table = _refine(runner, table, pilot.n_groups, n_subsets)
+        if not table.member.size and not runner.stopped:
+            numbers = range(len(table.full), PERMUTATIONS)
+            table = replace(table, full=table.full + runner.full_passes(numbers))
+    except StopEvaluation:
+        pass
+    notes = () if table.member.size or runner.stopped else (TOO_SHORT.format(table.horizon),)
+    if runner.stopped:
+        notes = (_partial_note(table, n_passes, n_subsets),)
+    return replace(table, notes=notes)
 
 
 def _planned_numbers(request: EvaluationRequest, method: GroupJackknife) -> tuple[int, int]:
     """Return how many full passes and how many subset replicates are run at first."""
     replicates, fewest = request.replicates, SUBSETS_PER_GROUP * method.groups
     if not isinstance(replicates, int):
-        return FIRST_PASSES, 10 * method.groups
+        return PERMUTATIONS, 10 * method.groups
     if replicates < fewest:
         raise OptionError(
             f"replicates is {replicates}; the jackknife over {method.groups} groups needs at least {fewest}, and "
             f"{10 * method.groups} for a stable error"
         )
     return max(4, min(40, replicates // 8)), replicates
-
-
-def _check_horizon(
-    passes: list[list[PassResult]],
-    inputs: ReplicateInputs,
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
-) -> None:
-    for row in passes:
-        short = [result.rounds for result in row if not result.reached_horizon]
-        if short:
-            raise horizon_error(inputs, max(short))
 
 
 class _Pilot(NamedTuple):
@@ -153,74 +205,61 @@ def _run_pilots(runner: _Runner, n: int, long_enough: LongEnough) -> _Pilot | No
     """Return the fewest groups, from a quarter on, whose subsets are long enough for every policy; else the most.
 
     A single replicate is not enough: what a subset exhausts depends on which rare events are in it. A size is usable if
-    half of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
+    all of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
     """
     total = runner.n_groups
     largest = None
     for n_groups in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
         rows = runner.subsets(runner.draw_groups(n_groups, range(n)))
-        reached = sum(all(result.reached_horizon for result in row) for row in rows)
-        if 2 * reached >= n:
+        if all(result.reached_horizon for row in rows for result in row):
             largest = _Pilot(n_groups, rows)
-        if reached == n and all(long_enough(results) for results in zip(*rows, strict=True)):
-            break
+            if all(long_enough(results) for results in zip(*rows, strict=True)):
+                break
     return largest
 
 
 def _with_subsets(runner: _Runner, table: ReplicateTable, pilot: _Pilot, numbers: range) -> ReplicateTable:
-    """Return the table with subset replicates of these numbers, the first of which are the pilots."""
+    """Return the table with subset replicates of these numbers, the first of which are the pilots.
+
+    If one of them falls short of the horizon, the table is without subsets: the others would be selected.
+    """
     chosen = runner.draw_groups(pilot.n_groups, numbers)
     rows = pilot.rows + runner.subsets(chosen[len(pilot.rows) :])
-    reached = [i for i, row in enumerate(rows) if all(result.reached_horizon for result in row)]
-    member = np.array([np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen])
-    return replace(
-        table,
-        subset=table.subset + [rows[i] for i in reached],
-        member=np.concatenate([table.member, member[reached]]),
-    )
-
-
-def _without_errors(
-    runner: _Runner,
-    table: ReplicateTable,
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
-) -> ReplicateTable:
-    """Return the table of ``FIRST_PASSES`` full passes alone, with a note on why there is no standard error."""
-    full = table.full[:FIRST_PASSES]
-    if not runner.stopped:
-        full = full + runner.full_passes(range(len(full), FIRST_PASSES))
-    _check_horizon(full, runner.inputs, horizon_error)
-    notes: tuple[str, ...] = (TOO_SHORT.format(table.horizon),)
-    if runner.stopped:
-        notes += (partial_note(f"{len(full)} of {FIRST_PASSES} passes over the log"),)
-    return replace(table, full=full, subset=[], member=table.member[:0], notes=notes)
+    if not all(result.reached_horizon for row in rows for result in row):
+        return replace(table, subset=[], member=table.member[:0])
+    member = [np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen[: len(rows)]]
+    return replace(table, subset=table.subset + rows, member=np.concatenate([table.member, member]))
 
 
 def _refine(runner: _Runner, table: ReplicateTable, n_groups: int, n_subsets: int) -> ReplicateTable:
     """Run more subsets until the jackknife's noise is small, then more passes until Monte-Carlo error is."""
     for batch in range(1, MOST_BATCHES):
-        if runner.stopped:
-            return table
-        if table.noise_share() <= NOISY_SHARE:
+        if runner.stopped or table.noise_share() <= NOISY_SHARE:
             break
         numbers = range(batch * n_subsets, (batch + 1) * n_subsets)
         table = _with_subsets(runner, table, _Pilot(n_groups, []), numbers)
-    while len(table.full) < MOST_PASSES and not runner.stopped and not table.is_precise(SMALL_SHARE):
-        numbers = range(len(table.full), len(table.full) + FIRST_PASSES)
+        if not table.member.size:
+            return table
+    while len(table.full) < MOST_PERMUTATIONS and not runner.stopped:
+        if all(each.monte_carlo <= SMALL_SHARE * each.sampling for each in table.all_precisions()):
+            break
+        numbers = range(len(table.full), len(table.full) + MORE_PASSES)
         table = replace(table, full=table.full + runner.full_passes(numbers))
     return table
 
 
-def _with_partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> ReplicateTable:
+def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
     # more than at first planned: how many there would have been in the end is not known
     counts = [
-        f"{finished} of {planned}" if finished < planned else f"{finished}"
-        for finished, planned in ((len(table.full), n_passes), (len(table.subset), n_subsets))
+        f"{finished} of {planned} {kind}" if finished < planned else f"{finished} {kind}"
+        for finished, planned, kind in (
+            (len(table.full), n_passes, "passes over the log"),
+            (len(table.subset), n_subsets, "replicates"),
+        )
+        if planned
     ]
-    note = partial_note(f"{counts[0]} passes over the log and {counts[1]} replicates")
-    if not table.has_standard_errors:
-        note += " These are not enough for a standard error."
-    return replace(table, notes=(note,))
+    note = partial_note(" and ".join(counts))
+    return note if table.has_standard_errors else f"{note} These are not enough for a standard error."
 
 
 @dataclass
@@ -232,6 +271,7 @@ class _Runner:
     inputs: ReplicateInputs
     request: EvaluationRequest
     groups: Groups
+    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached]
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
 
@@ -253,9 +293,13 @@ class _Runner:
         return [(i, np.random.default_rng(seed).choice(self.n_groups, n, replace=False).tolist()) for i, seed in seeds]
 
     def full_passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
-        """Run passes over the whole log."""
+        """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        return self._run([Job(("pass", i), (None, (SeedKey.FULL_PASS, i)), n) for i in numbers])
+        passes = self._run([Job(("pass", i), (None, (SeedKey.FULL_PASS, i)), n) for i in numbers])
+        short = [result.rounds for row in passes for result in row if not result.reached_horizon]
+        if short:
+            raise self.horizon_error(self.inputs, min(short))
+        return passes
 
     def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[PassResult]]:
         """Run passes over subsets of groups."""
