@@ -78,9 +78,9 @@ def _check_refit(request: EvaluationRequest, model: Any, probe: Log) -> None:
     if request.checkpoint is None:
         return
     predictions = np.asarray(model.predict(probe.contexts))
-    stored = request.checkpoint.get("predictions")
+    stored = request.checkpoint.get("probe")
     if stored is None:
-        request.checkpoint.put("predictions", predictions)
+        request.checkpoint.put("probe", predictions)
     elif not np.array_equal(stored.value, predictions):
         raise OptionError(
             f"{type(model).__name__} predicts something else after it was fitted on the same events again, so the "
