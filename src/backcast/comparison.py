@@ -20,7 +20,7 @@ from backcast._request import EvaluationRequest, as_log, check_request, partial_
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
-from backcast.evaluation import describe_policy, run_evaluator, with_replay_summary
+from backcast.evaluation import describe, run_evaluator, with_replay_summary
 from backcast.evaluators._replicate_statistics import Precision
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
@@ -166,7 +166,7 @@ def compare(
             return _compare_one_by_one(evaluator, request, policies, notes)
     estimates = {}
     for i, (name, policy) in enumerate(policies.items()):
-        own_request = replace(request, policy=policy, policy_name=describe_policy(policy))
+        own_request = replace(request, policy=policy, policy_name=describe(policy))
         estimate = evaluator.estimate_of(i, passes, own_request)
         estimates[name] = with_replay_summary(estimate, evaluator, own_request)
     notes = (*notes, *passes.notes)
@@ -182,7 +182,7 @@ def _compare_one_by_one(
     estimates: dict[str, Estimate] = {}
     for i, (name, policy) in enumerate(policies.items()):
         own_request = replace(
-            request.scoped(f"policy-{i}"), policy=policy, policy_name=describe_policy(policy), replicates=None
+            request.scoped(f"policy-{i}"), policy=policy, policy_name=describe(policy), replicates=None
         )
         try:
             estimates[name] = run_evaluator(evaluator, own_request)

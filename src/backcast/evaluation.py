@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -101,7 +102,7 @@ def evaluate(
         level=level,
         seed=seed,
         replicates=replicates,
-        policy_name=describe_policy(policy),
+        policy_name=describe(policy),
         execution=Execution(n_jobs, time_limit),
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
@@ -126,7 +127,7 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     settings = dict(estimate.settings)
     if request.reward_model is not None:
         shape = getattr(request.reward_model, "shape", None)
-        description = f"predictions given, {' by '.join(map(str, shape))}" if shape else repr(request.reward_model)
+        description = f"predictions given, {' by '.join(map(str, shape))}" if shape else describe(request.reward_model)
         settings["reward_model"] = description
     log = request.log
     if isinstance(log, LogStream):
@@ -137,7 +138,10 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
 
 
-def describe_policy(policy: object) -> str:
-    """Return the name of a policy in results: its repr, or its class if that contains a memory address."""
-    text = repr(policy)
-    return type(policy).__name__ if " object at 0x" in text else text
+def describe(thing: object) -> str:
+    """Return the name of a policy or a reward model in results: its repr without memory addresses.
+
+    >>> describe(object())
+    'object'
+    """
+    return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-fA-F]+>", r"\1", repr(thing))

@@ -54,7 +54,7 @@ class Meters(NamedTuple):
     @classmethod
     def of_length(cls, n: int) -> Meters:
         """Return meters at zero."""
-        columns = {name: np.zeros(n) for name in cls._fields}
+        columns: dict[str, Any] = {name: np.zeros(n) for name in cls._fields}
         return cls(**{**columns, "used": np.zeros(n, dtype=np.bool_)})
 
 
