@@ -5,11 +5,12 @@ from __future__ import annotations
 import hashlib
 import threading
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby
 from pathlib import PurePosixPath
-from queue import Queue
 from typing import Any, TypeVar
 
 import numpy as np
@@ -23,6 +24,7 @@ from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
 from backcast.log import Log, concat_logs, replace_columns
 
+PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
 SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
 
@@ -466,9 +468,6 @@ def _split_slices(slices: tuple[FileSlice, ...], n: int) -> list[tuple[FileSlice
     return shares
 
 
-_END = object()
-
-
 def prefetch(make: Callable[[], Iterator[T]], n_ahead: int) -> Iterator[T]:
     """Yield the items of ``make()`` in order while a thread produces up to ``n_ahead`` of them in advance.
 
@@ -478,42 +477,14 @@ def prefetch(make: Callable[[], Iterator[T]], n_ahead: int) -> Iterator[T]:
     >>> list(prefetch(lambda: iter("abc"), n_ahead=1))
     ['a', 'b', 'c']
     """
-    ready: Queue[Any] = Queue()
-    # the semaphore is acquired before an item is produced: at most n_ahead items wait and one is in production
-    room, stopped = threading.Semaphore(n_ahead), threading.Event()
-    thread = threading.Thread(target=_produce, args=(make, ready, room, stopped), name="backcast prefetch", daemon=True)
-    thread.start()
+    pool, items, end = ThreadPoolExecutor(1, PREFETCH_THREAD), make(), object()
+    pending: deque[Future[Any]] = deque(pool.submit(next, items, end) for _ in range(n_ahead))
     try:
-        while True:
-            item, error = ready.get()
-            if error is not None:
-                raise error
-            if item is _END:
-                return
-            room.release()
+        while (item := pending.popleft().result()) is not end:
+            pending.append(pool.submit(next, items, end))
             yield item
             del item  # release its memory before waiting for the next one
     finally:
-        stopped.set()
-        room.release()
-        # the garbage collector may close a generator in any thread, also in the producer's
-        if threading.current_thread() is not thread:
-            thread.join()
-
-
-def _produce(
-    make: Callable[[], Iterator[Any]], ready: Queue[Any], room: threading.Semaphore, stopped: threading.Event
-) -> None:
-    try:
-        items = make()
-        while True:
-            room.acquire()
-            if stopped.is_set():
-                return
-            item = next(items, _END)
-            ready.put((item, None))
-            if item is _END:
-                return
-            del item
-    except BaseException as error:  # raised again in the consumer's thread, whatever it is
-        ready.put((None, error))
+        # the garbage collector may close a generator in any thread, also in that of the pool
+        in_pool = threading.current_thread().name.startswith(PREFETCH_THREAD)
+        pool.shutdown(wait=not in_pool, cancel_futures=True)
