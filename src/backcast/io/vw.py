@@ -11,8 +11,8 @@ import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from itertools import chain, dropwhile, islice, takewhile
-from typing import IO, Any, NamedTuple, TypeAlias
+from itertools import chain, dropwhile, groupby, islice, takewhile
+from typing import IO, Any, TypeAlias
 
 import numpy as np
 
@@ -26,7 +26,7 @@ from backcast.log import Log
 
 Features: TypeAlias = "list[tuple[str, float]]"
 Label: TypeAlias = "tuple[int, float, float]"  # action, cost, probability
-Lines: TypeAlias = "Iterable[tuple[int, str]]"  # numbered from 1
+Lines: TypeAlias = "Iterator[tuple[int, str]]"  # numbered from 1
 
 VW_EXTENSIONS = (".vw", ".dsjson")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -170,24 +170,19 @@ class Event:
         return max(self.action + 1, len(self.probabilities or ()), *(action + 1 for action in self.eligible))
 
 
-class _NumberedLines:
-    """Lines of a text with their numbers; ``current`` is the number of the line read last."""
-
-    def __init__(self) -> None:
-        self.current = 0
-
-    def read(self, stream: IO[str]) -> Iterator[tuple[int, str]]:
-        for self.current, text in enumerate(read_lines(stream), 1):
-            yield self.current, text
-
-
 def _read_events(file: str, vw_format: str) -> Iterator[Event]:
-    lines = _NumberedLines()
+    line = 0
+
+    def number_lines(stream: IO[str]) -> Lines:
+        nonlocal line
+        for line, text in enumerate(read_lines(stream), 1):
+            yield line, text
+
     try:
         with _open(file) as stream:
-            yield from (event for event in EVENT_READERS[vw_format](lines.read(stream)) if event is not None)
+            yield from filter(None, EVENT_READERS[vw_format](number_lines(stream)))
     except (*FILE_ERRORS, ValueError, OverflowError, RecursionError, MemoryError) as problem:
-        where = f"{file}, line {lines.current}" if lines.current else file
+        where = f"{file}, line {line}" if line else file
         raise SourceError(f"{where}: cannot be read as {vw_format} ({problem})") from None
 
 
@@ -345,36 +340,33 @@ def _read_cb_events(lines: Lines) -> Iterator[Event]:
 
 
 def _read_adf_events(lines: Lines) -> Iterator[Event | None]:
-    """Yield one decision per block: perhaps a shared line, then a line per action, the logged one with a label."""
-    block: list[_AdfLine] = []
-    for line, text in chain(lines, [(0, "")]):
-        if text.strip():
-            is_shared = text.partition("|")[0].split()[:1] == ["shared"]
-            label = None if is_shared else _parse_label(text)[0]
-            block.append(_AdfLine(line, is_shared, label, _parse_text_features(text)))
-        elif block:
-            yield _combine_block(block)
-            block = []
+    """Yield one decision per block of lines that are not blank; None if no action of it has a label."""
+    for has_text, block in groupby(lines, key=lambda numbered: bool(numbered[1].strip())):
+        if has_text:
+            yield _parse_block(block)
 
 
-class _AdfLine(NamedTuple):
-    line: int
-    is_shared: bool
-    label: Label | None
-    features: Features
-
-
-def _combine_block(block: list[_AdfLine]) -> Event | None:
-    """Return the decision of a block of lines; None if no action has a label."""
-    shared = block[0].features if block[0].is_shared else []
-    actions = block[1:] if block[0].is_shared else block
-    logged = [(index, action.label) for index, action in enumerate(actions) if action.label is not None]
+def _parse_block(block: Lines) -> Event | None:
+    """Return the decision of a block: perhaps a shared line, then a line per action, the logged one with a label."""
+    first_line, shared = 0, []
+    actions: list[Features] = []
+    logged: list[tuple[int, Label]] = []
+    for line, text in block:
+        is_shared = text.partition("|")[0].split()[:1] == ["shared"]
+        label = None if is_shared else _parse_label(text)[0]
+        if is_shared and not first_line:
+            shared = _parse_text_features(text)
+        else:
+            actions.append(_parse_text_features(text))
+        if label is not None:
+            logged.append((len(actions) - 1, label))
+        first_line = first_line or line
     if not logged:
         return None
     if len(logged) > 1:
         raise ValueError(f"{len(logged)} actions of one decision carry a cost; only the one taken may")
     index, (_, cost, probability) = logged[0]
-    return Event(block[0].line, index, cost, probability, shared, [action.features for action in actions])
+    return Event(first_line, index, cost, probability, shared, actions)
 
 
 def _parse_label(text: str) -> tuple[Label | None, list[int]]:
