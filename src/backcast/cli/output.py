@@ -172,8 +172,7 @@ def print_health(report: HealthReport, *, quiet: bool) -> None:
     table.add_column("check", no_wrap=True)
     table.add_column("figure", justify="right", no_wrap=True)
     table.add_column("finding and remedy", overflow="fold")
-    passed = [finding for finding in report.findings if finding.verdict == "ok"]
-    for finding in (*report.faults, *([] if quiet else passed)):
+    for finding in (*report.faults, *(() if quiet else report.passed)):
         remedy = f"\n→ {printable(finding.remedy)}" if finding.remedy else ""
         # Text, not markup: labels of the log may contain brackets
         table.add_row(

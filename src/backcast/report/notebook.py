@@ -49,7 +49,6 @@ def result_html(result: Any) -> str:
 
 def health_html(report: HealthReport) -> str:
     """Return the verdict and every finding, the worst first."""
-    passed = [finding for finding in report.findings if finding.verdict == "ok"]
     rows = [
         [
             finding.verdict,
@@ -57,7 +56,7 @@ def health_html(report: HealthReport) -> str:
             format_number(float(finding.figure)),
             " ".join(filter(None, (finding.message, finding.remedy))),
         ]
-        for finding in (*report.faults, *passed)
+        for finding in (*report.faults, *report.passed)
     ]
     table = _table(("Verdict", "Check", "Figure", "Finding and remedy"), rows)
     policy_lines = [] if report.policy is None else str(report.policy).splitlines()
