@@ -22,6 +22,7 @@ from backcast.errors import OptionError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Profile, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
 from backcast.report._format import format_number
+from backcast.report.text import FOLD, make_table
 
 SHORTEST_HORIZON, LONGEST_HORIZON = 10, 1000
 SPARE_EVENTS = 4  # events with a rare action in the log, per event with it that a run needs
@@ -276,16 +277,12 @@ def toml_value(value: Any) -> str:
 
 
 def _print_draft(draft: Draft, out: str) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = open_console()
     print_line(console, draft.title)
     if draft.parts:
-        table = Table(box=box.SIMPLE_HEAD)
-        for title in ("role", "column", "reason"):
-            table.add_column(title, overflow="fold")
+        table = make_table({"role": FOLD, "column": FOLD, "reason": FOLD})
         for part, guess in draft.parts.items():
             columns, doubt = ", ".join(guess.columns) or "(none)", "" if guess.sure else " (unsure)"
             table.add_row(part.replace("_", " "), Text(printable(columns)), f"{guess.why}{doubt}")

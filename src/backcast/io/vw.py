@@ -175,7 +175,7 @@ def _read_events(file: str, vw_format: str) -> Iterator[Event]:
 
     def number_lines(stream: IO[str]) -> Lines:
         nonlocal line
-        for line, text in enumerate(read_lines(stream), 1):  # noqa: UP028: sets the line that an error names
+        for line, text in enumerate(read_lines(stream), 1):  # noqa: UP028  # sets the line that an error names
             yield line, text
 
     try:
