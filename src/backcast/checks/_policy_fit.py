@@ -11,6 +11,7 @@ from backcast._request import EvaluationRequest, check_is_policy
 from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst_verdict
 from backcast.evaluators._weighted_events import weight_events
+from backcast.policies._calls import describe_policy
 from backcast.policies.base import is_learning
 
 if TYPE_CHECKING:
@@ -28,10 +29,8 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
     weights = np.concatenate([block.ratio for block in weighted.blocks()])
     findings = policy_support(facts, weights), policy_overlap(facts, weights)
     evaluator, reason = _recommend_evaluator(is_learning(policy), in_log_order, weights, worst_verdict(findings))
-    name = repr(policy)
     fit = PolicyFit(
-        # the default repr contains a memory address
-        policy=type(policy).__name__ if " object at 0x" in name else name,
+        policy=describe_policy(policy),
         learning=is_learning(policy),
         effective_sample_size=effective_sample_size(weights),
         mean_weight=float(weights.mean()),

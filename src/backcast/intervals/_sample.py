@@ -155,12 +155,12 @@ class Aggregate(Protocol):
         ...
 
     def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the aggregate with its constants fitted on other events, given their moments."""
-        ...
+        """Return the aggregate with its constants, if it has any, fitted on other events, given their moments."""
+        return self
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Aggregate):
     """``mean(base) + mean(term)``: an average of independent event values.
 
     >>> Mean().value(0.25, 2.0, 0.5)
@@ -168,20 +168,14 @@ class Mean:
     """
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative: all event values count the same."""
         return 1.0, 0.0, 1.0
-
-    def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the same aggregate; it has no fitted constants."""
-        return self
 
 
 @dataclass(frozen=True)
-class SelfNormalizedMean:
+class SelfNormalizedMean(Aggregate):
     """``mean(base) + mean(term) / mean(weight)`` (Swaminathan and Joachims 2015).
 
     >>> SelfNormalizedMean().value(0.25, 2.0, 0.5)
@@ -189,21 +183,17 @@ class SelfNormalizedMean:
     """
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term / weight
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative of the quotient."""
         return 1.0, -term / weight**2, 1.0 / weight
-
-    def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the same aggregate; it has no fitted constants."""
-        return self
 
 
 @dataclass(frozen=True)
-class ControlVariateMean:
+class ControlVariateMean(Aggregate):
     """``mean(base) + mean(term) - baseline (mean(weight) - 1)``: weights are known to average 1.
+
+    The slope is for a given baseline: the error of the baseline is of a smaller order.
 
     >>> ControlVariateMean(0.5).value(0.0, 1.25, 0.5)
     0.375
@@ -212,15 +202,12 @@ class ControlVariateMean:
     baseline: Any
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term - self.baseline * (weight - 1.0)
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative for a given baseline; the error of the baseline is of a smaller order."""
         return 1.0, -self.baseline, 1.0
 
     def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the aggregate with the best baseline for the other events."""
         return ControlVariateMean(best_baseline(mean_weight, var_weight, cov_weight_term))
 
 
@@ -434,18 +421,10 @@ def event_range(sample: WeightedSample, largest_weight: float | None, method: st
     return float(low), float(high)
 
 
-def interval_for_mean(
-    sample: WeightedSample,
-    largest_weight: float | None,
-    level: float,
-    method: str,
-    half_width: Callable[[float], float],
-) -> Interval:
-    """``value ± half_width(width)`` for independent events whose values lie in a range of known width."""
-    low, high = event_range(sample, largest_weight, method)
-    half = half_width(high - low)
-    interval = Interval(sample.value - half, sample.value + half, level, method, "independent", sample.estimand)
-    return clip_to_reward_range(interval, sample)
+def interval_around(sample: WeightedSample, half_width: float, level: float, method: str) -> Interval:
+    """``value ± half_width`` for independent events, within the reward range."""
+    low, high = sample.value - half_width, sample.value + half_width
+    return clip_to_reward_range(Interval(low, high, level, method, "independent", sample.estimand), sample)
 
 
 def clip_to_reward_range(interval: Interval, sample: WeightedSample) -> Interval:

@@ -11,8 +11,9 @@ from backcast.estimate import Interval
 from backcast.intervals._sample import (
     WeightedSample,
     check_largest_weight,
+    event_range,
     find_ratio_bound,
-    interval_for_mean,
+    interval_around,
     require_bound,
     require_reward_range,
     require_weighted_rewards,
@@ -51,8 +52,9 @@ class Hoeffding:
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
-        root = math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
-        return interval_for_mean(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)
+        low, high = event_range(sample, self.largest_weight, "Hoeffding")
+        half_width = (high - low) * math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
+        return interval_around(sample, half_width, level, "Hoeffding")
 
 
 @dataclass(frozen=True)
@@ -86,12 +88,10 @@ class EmpiricalBernstein:
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
-        n, variance = sample.moments.n, sample.moments.n * sample.std_error**2
-
-        def half_width(width: float) -> float:
-            return empirical_bernstein_half_width(variance, width, n, (1 - level) / 2)
-
-        return interval_for_mean(sample, self.largest_weight, level, "empirical Bernstein", half_width)
+        low, high = event_range(sample, self.largest_weight, "empirical Bernstein")
+        n = sample.moments.n
+        half_width = empirical_bernstein_half_width(n * sample.std_error**2, high - low, n, (1 - level) / 2)
+        return interval_around(sample, half_width, level, "empirical Bernstein")
 
 
 def empirical_bernstein_half_width(variance: float, width: float, n: int, alpha: float) -> float:

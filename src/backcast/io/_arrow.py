@@ -45,7 +45,10 @@ def build_log(batches: Iterable[pa.RecordBatch], n: int, layout: ColumnLayout, l
     """
     builder = _LogBuilder(n, layout, labels)
     for batch in batches:
-        builder.add(batch)
+        try:
+            builder.add(batch)
+        except RowError as error:
+            raise error.shift(builder.n_filled) from None
     return builder.build()
 
 
@@ -73,14 +76,7 @@ class _LogBuilder:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Copy a batch into the next rows."""
-        try:
-            self._fill(batch, slice(self.n_filled, self.n_filled + batch.num_rows))
-        except RowError as error:
-            raise error.shift(self.n_filled) from None
-        self.n_filled += batch.num_rows
-
-    def _fill(self, batch: pa.RecordBatch, rows: slice) -> None:
-        columns = self.layout.columns
+        columns, rows = self.layout.columns, slice(self.n_filled, self.n_filled + batch.num_rows)
         if isinstance(self.contexts, tuple):
             _fill_sparse(*self.contexts, rows.start, batch, self.layout)
         else:
@@ -101,6 +97,7 @@ class _LogBuilder:
                 _fill_matrix(self.available[rows], batch, names, "available")
         if self.logging is not None:
             _fill_matrix(self.logging[rows], batch, self.layout.logging, "logging_probabilities")
+        self.n_filled += batch.num_rows
 
     def build(self) -> Log:
         """Return the log; all rows must be filled."""

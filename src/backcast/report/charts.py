@@ -35,14 +35,10 @@ DIFFERENCE_TITLE = "difference in average reward per round"
 
 
 def plot_result(result: Any) -> Any:
-    """Return the Altair chart of an estimate or a comparison, for their ``plot`` methods."""
-    return result_chart(summarize(result))
-
-
-def result_chart(summary: ResultSummary) -> Any:
     """Draw values and differences of a comparison, the learning curve of one estimate, or else the values."""
     import altair as alt
 
+    summary = summarize(result)
     if summary.differences:
         values, differences = _values_layers(alt, summary), _differences_layers(alt, summary)
         description = f"{values.description} {differences.description}"

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backcast.report._format import format_number
 from backcast.report._summary import collect_notes, difference_rows, policy_rows, summarize, verdict
-from backcast.report.charts import render_svg, result_chart
+from backcast.report.charts import plot_result, render_svg
 
 if TYPE_CHECKING:
     from backcast.checks.findings import HealthReport
@@ -43,7 +43,7 @@ def result_html(result: Any) -> str:
     if summary.differences:
         differences = [[row["name"], row["value"], row["interval"]] for row in difference_rows(summary)]
         tables += _table(("Difference", "Value", "Interval"), differences)
-    drawing = render_svg(result_chart(summary).to_dict())
+    drawing = render_svg(plot_result(summary).to_dict())
     return _card(verdict(summary), tables, collect_notes(summary), drawing)
 
 
