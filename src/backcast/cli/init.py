@@ -20,7 +20,7 @@ from backcast._serialization import to_json
 from backcast.cli.output import open_console, print_json, print_line
 from backcast.cli.run import VW_FORMATS
 from backcast.errors import OptionError, printable
-from backcast.io._column_guesses import ROWS, Guess, Guesses, Profile, Sample, guess_columns, take_sample
+from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
 from backcast.report._format import format_number
 from backcast.report.text import FOLD, make_table
@@ -84,7 +84,8 @@ def draft_log(log: str, file_format: str | None) -> Draft:
         return _draft_vw_log(log, file_format)
     sample = take_sample(log, file_format)
     guesses = guess_columns(sample)
-    rewards, propensities = (_column_numbers(sample, guesses.column(part)) for part in ("reward", "propensity"))
+    profiles = (sample.profile(guesses.column(role)) for role in ("reward", "propensity"))
+    rewards, propensities = (np.zeros(0) if profile is None else profile.numbers for profile in profiles)
     seen, known = _reward_bounds(rewards)
     return Draft(
         sample.format,
@@ -108,15 +109,6 @@ def _draft_vw_log(log: str, file_format: str | None) -> Draft:
     horizon = _feasible_horizon(len(events), np.array([event.probability for event in events]), n_actions)
     total = len(events) if len(events) < ROWS else None
     return Draft(kind, total, n_actions, doubts=doubts, reward_seen=seen, reward_range=known, horizon=horizon)
-
-
-def _find_profile(sample: Sample, name: str | None) -> Profile | None:
-    return next((column for column in sample.columns if column.name == name), None)
-
-
-def _column_numbers(sample: Sample, name: str | None) -> Any:
-    profile = _find_profile(sample, name)
-    return np.zeros(0) if profile is None else profile.numbers
 
 
 def _reward_bounds(rewards: Any) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
@@ -147,7 +139,7 @@ def round_down(value: float) -> int:
 
 def _action_labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
     """Return the sorted labels of the actions if they are text and other columns refer to actions by position."""
-    profile = _find_profile(sample, guesses.column("action"))
+    profile = sample.profile(guesses.column("action"))
     by_position = {"available", "logging_probabilities"} & set(guesses.roles)
     if profile is None or profile.kind != "text" or not by_position:
         return ()

@@ -83,7 +83,6 @@ class Moments:
 
     @classmethod
     def of(cls, columns: EventColumns) -> Moments:
-        """Return the moments of one block."""
         if columns.base.size == 0:
             return cls.empty()
         matrix = np.stack(columns)
@@ -282,17 +281,14 @@ class WeightedSample:
 
     @classmethod
     def of(cls, columns: EventColumns, aggregate: Aggregate | None = None) -> WeightedSample:
-        """Return the sample of one block in memory."""
         return cls(Moments.of(columns), aggregate or Mean(), lambda: iter((columns,)))
 
     @property
     def value(self) -> float:
-        """The estimate."""
         return float(self.aggregate.value(*self.moments.mean[AGGREGATED]))
 
     @property
     def std_error(self) -> float:
-        """Its standard error by the delta method."""
         return std_error(self.aggregate, self.moments)
 
     def influence(self) -> FloatArray:

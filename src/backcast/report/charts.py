@@ -157,25 +157,21 @@ def line_layers(
 
 def curve_rows(summary: ResultSummary) -> list[dict[str, Any]]:
     """Return one row per point of a learning curve, as numbers and as text."""
-    rows = []
-    for name, estimate in summary.estimates.items():
-        if estimate.curve is None:
-            continue
-        curve = estimate.curve.to_dict()
-        for end, value, low, high in zip(curve["rounds"], curve["value"], curve["low"], curve["high"], strict=True):
-            rows.append(
-                {
-                    "policy": name,
-                    "round": end,
-                    "estimate": finite_or_none(value),
-                    "low": finite_or_none(low),
-                    "high": finite_or_none(high),
-                    "rounds": f"up to {format_number(end)}",
-                    "value": format_number(value),
-                    "band": f"{format_number(low)} to {format_number(high)}",
-                }
-            )
-    return rows
+    curves = {name: estimate.curve.to_dict() for name, estimate in summary.estimates.items() if estimate.curve}
+    return [
+        {
+            "policy": name,
+            "round": end,
+            "estimate": finite_or_none(value),
+            "low": finite_or_none(low),
+            "high": finite_or_none(high),
+            "rounds": f"up to {format_number(end)}",
+            "value": format_number(value),
+            "band": f"{format_number(low)} to {format_number(high)}",
+        }
+        for name, curve in curves.items()
+        for end, value, low, high in zip(*(curve[key] for key in ("rounds", "value", "low", "high")), strict=True)
+    ]
 
 
 def _describe_curve(name: str, rows: Sequence[dict[str, Any]]) -> str:
