@@ -329,10 +329,15 @@ def sample_from_values(*values: float) -> WeightedSample:
     return WeightedSample.of(EventColumns(0 * ones, ones, value, ones, value, ones))
 
 
-def check_largest_weight(largest_weight: float | None) -> None:
-    """Raise if a bound on the weights is below 1, their mean."""
-    if largest_weight is not None and not math.isinf(largest_weight):
-        at_least("largest_weight", largest_weight, 1.0)
+@dataclass(frozen=True)
+class WeightBound:
+    """Parameter of intervals that use a known bound on the weights; it is at least 1, their mean."""
+
+    largest_weight: float | None = None
+
+    def __post_init__(self) -> None:
+        if self.largest_weight is not None and not math.isinf(self.largest_weight):
+            at_least("largest_weight", self.largest_weight, 1.0)
 
 
 def require_reward_range(sample: WeightedSample, method: str) -> tuple[float, float]:

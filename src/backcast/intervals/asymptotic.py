@@ -11,8 +11,8 @@ from backcast.intervals._sample import (
     TERM,
     WEIGHT,
     Moments,
+    WeightBound,
     WeightedSample,
-    check_largest_weight,
     find_ratio_bound,
     require_reward_range,
     require_weighted_rewards,
@@ -86,7 +86,7 @@ class Student:
 
 
 @dataclass(frozen=True)
-class CressieRead:
+class CressieRead(WeightBound):
     """Empirical likelihood with the Cressie-Read power -2 (Karampatziakis, Langford and Mineiro 2020).
 
     Considers all reweightings of the log that are likely enough and under which the weights average 1, as they must;
@@ -110,11 +110,6 @@ class CressieRead:
     >>> print(CressieRead().interval(sample, level=0.95))
     [0.4018, 0.5982] (95 % Cressie-Read)
     """
-
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval within the reward range."""

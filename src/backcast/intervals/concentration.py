@@ -9,8 +9,8 @@ import numpy as np
 
 from backcast.estimate import Interval
 from backcast.intervals._sample import (
+    WeightBound,
     WeightedSample,
-    check_largest_weight,
     event_range,
     find_ratio_bound,
     interval_around,
@@ -21,7 +21,7 @@ from backcast.intervals._sample import (
 
 
 @dataclass(frozen=True)
-class Hoeffding:
+class Hoeffding(WeightBound):
     """``value ± (high - low) sqrt(log(2/alpha) / 2n)`` (Hoeffding 1963), for event values within [low, high].
 
     Assumption: independent events, rewards within the declared range, weights within the bound; then it covers for
@@ -45,11 +45,6 @@ class Hoeffding:
     By hand: log(2/alpha) = 1, and sqrt(1/400) = 0.05.
     """
 
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
-
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
         low, high = event_range(sample, self.largest_weight, "Hoeffding")
@@ -58,7 +53,7 @@ class Hoeffding:
 
 
 @dataclass(frozen=True)
-class EmpiricalBernstein:
+class EmpiricalBernstein(WeightBound):
     """``value ±`` the bound of Maurer and Pontil (2009): the leading term is the sample variance, not the range.
 
     Assumption: independent events and bounds as for :class:`Hoeffding`; then it covers for every n.
@@ -81,11 +76,6 @@ class EmpiricalBernstein:
     By hand: no variance, log(4/alpha) = 3, and 7 * 3 / (3 * 700) = 0.01.
     """
 
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
-
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
         low, high = event_range(sample, self.largest_weight, "empirical Bernstein")
@@ -107,7 +97,7 @@ def empirical_bernstein_half_width(variance: float, width: float, n: int, alpha:
 
 
 @dataclass(frozen=True)
-class ClopperPearson:
+class ClopperPearson(WeightBound):
     """Keep each event with probability ``w / largest weight``; binomial interval for the share of successes among them.
 
     The kept events follow exactly the distribution of events that the policy would have met live, so the binomial
@@ -130,11 +120,6 @@ class ClopperPearson:
     >>> print(ClopperPearson(largest_weight=1.0).interval(sample, level=0.5))
     [0, 0.75] (50 % Clopper-Pearson)
     """
-
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval within the reward range."""

@@ -153,12 +153,11 @@ def diagnostic_rows(summary: ResultSummary) -> list[dict[str, Any]]:
 
 def certificate_rows(summary: ResultSummary) -> list[dict[str, Any]]:
     """Return one row per policy: its graded bias certificate, or None, and the bias that it allows."""
-    rows = []
-    for name, estimate in summary.estimates.items():
-        diagnostics = {diagnostic.name: diagnostic for diagnostic in grade_diagnostics(estimate)}
-        certificate = diagnostics.get("bias certificate")
-        rows.append({"name": name, "certificate": certificate, "bias": format_number(bias_bound(estimate))})
-    return rows
+    graded = {name: {d.name: d for d in grade_diagnostics(estimate)} for name, estimate in summary.estimates.items()}
+    return [
+        {"name": name, "certificate": graded[name].get("bias certificate"), "bias": format_number(bias_bound(estimate))}
+        for name, estimate in summary.estimates.items()
+    ]
 
 
 def setting_rows(summary: ResultSummary, about: Mapping[str, object]) -> list[dict[str, str]]:
