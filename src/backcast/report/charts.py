@@ -206,20 +206,18 @@ def _plan_label(plan: Plan, need: Need) -> str:
 
 def _power_rows(plan: Plan, need: Need) -> list[dict[str, Any]]:
     lengths = {int(events) for events in np.geomspace(max(2, need.events / 16), 4 * need.events, PLAN_POINTS)}
-    rows = []
-    for events in sorted(lengths | {need.events}):
-        power = plan.power_at(events, need.difference, need.pair)
-        rows.append(
-            {
-                "difference": _plan_label(plan, need),
-                "events": events,
-                "power": power,
-                "planned": events == need.events,
-                "length": f"{format_number(events)} events",
-                "chance": format_percent(power),
-            }
-        )
-    return rows
+    powers = {n: plan.power_at(n, need.difference, need.pair) for n in sorted(lengths | {need.events})}
+    return [
+        {
+            "difference": _plan_label(plan, need),
+            "events": events,
+            "power": power,
+            "planned": events == need.events,
+            "length": f"{format_number(events)} events",
+            "chance": format_percent(power),
+        }
+        for events, power in powers.items()
+    ]
 
 
 def policy_scale(alt: Any, summary: ResultSummary, steps: Sequence[Any], shown: Sequence[str] | None = None) -> Any:
