@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from backcast.estimate import Interval
-from backcast.intervals._sample import (
-    TERM,
-    WEIGHT,
-    Moments,
-    WeightBound,
-    WeightedSample,
-    find_ratio_bound,
-    require_reward_range,
-    require_weighted_rewards,
-)
+from backcast.intervals._bounds import WeightBound, find_ratio_bound, require_reward_range, require_weighted_rewards
+from backcast.intervals._sample import TERM, WEIGHT, Moments, WeightedSample
 
 TINY = 1e-12  # variances and budgets below this are rounding errors
 

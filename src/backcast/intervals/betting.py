@@ -13,14 +13,14 @@ from backcast._arrays import FloatArray
 from backcast._kernels.jit import compiled
 from backcast._validation import count
 from backcast.estimate import Interval
-from backcast.intervals._sample import (
+from backcast.intervals._bounds import (
     WeightBound,
-    WeightedSample,
     clip_to_reward_range,
     event_range,
     find_ratio_bound,
     require_reward_range,
 )
+from backcast.intervals._sample import WeightedSample
 
 MAX_LOSS = 0.75  # largest share of the wealth that one event may cost: Waudby-Smith and Ramdas's for a given n
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range

@@ -8,9 +8,8 @@ from dataclasses import dataclass
 import numpy as np
 
 from backcast.estimate import Interval
-from backcast.intervals._sample import (
+from backcast.intervals._bounds import (
     WeightBound,
-    WeightedSample,
     event_range,
     find_ratio_bound,
     interval_around,
@@ -18,6 +17,7 @@ from backcast.intervals._sample import (
     require_reward_range,
     require_weighted_rewards,
 )
+from backcast.intervals._sample import WeightedSample
 
 
 @dataclass(frozen=True)
