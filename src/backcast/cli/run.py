@@ -225,7 +225,7 @@ def run_evaluations(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: b
     """Evaluate each policy, with a progress bar; after Ctrl-C, return the estimates so far."""
     estimates: dict[str, bc.Estimate] = {}
     passes = options.count_passes() if isinstance(log, bc.Log) else 1
-    with options.engine.connect(), watch_run(_count_events(log) * passes, len(options.policies), quiet=quiet) as run:
+    with options.engine.connect(), watch_run((log.n_events or 0) * passes, len(options.policies), quiet=quiet) as run:
         for name, policy in options.policies.items():
             try:
                 run.start_task(name)
@@ -246,7 +246,7 @@ def run_comparison(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: bo
     """Compare the policies, with a progress bar."""
     # parts of a stream are processed once for all policies, or once for each: the bar is as long as the latter
     passes = options.count_passes() if isinstance(log, bc.Log) else len(options.policies)
-    with options.engine.connect(), watch_run(_count_events(log) * passes, 1, quiet=quiet) as run:
+    with options.engine.connect(), watch_run((log.n_events or 0) * passes, 1, quiet=quiet) as run:
         run.start_task(f"{len(options.policies)} policies")
         return bc.compare(
             log,
@@ -339,12 +339,8 @@ def describe_log(log: bc.Log | bc.LogStream, source: str) -> dict[str, Any]:
     """Return what tables and reports show about a log."""
     return {
         "log": source,
-        "events": _count_events(log),
+        "events": log.n_events or 0,
         "actions": log.n_actions,
         "features": log.n_features,
         "average reward in the log": float(log.rewards.mean()) if isinstance(log, bc.Log) else log.average_reward(),
     }
-
-
-def _count_events(log: bc.Log | bc.LogStream) -> int:
-    return log.n_events or 0

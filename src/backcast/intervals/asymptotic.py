@@ -112,7 +112,8 @@ class CressieRead(WeightBound):
         budget = divergence_budget(sums, max_weight, level)
         least = least_value_with_imagined_event(sums, low, max_weight, budget)
         # the largest value is minus the least value of the negated rewards
-        most = least_value_with_imagined_event(sums.with_negated_rewards(), -high, max_weight, budget)
+        negated = sums._replace(wr=-sums.wr, wwr=-sums.wwr)
+        most = least_value_with_imagined_event(negated, -high, max_weight, budget)
         ends = low if least is None else max(low, least), high if most is None else min(high, -most)
         return Interval(*ends, level, "Cressie-Read", "asymptotic", sample.estimand)
 
@@ -171,10 +172,6 @@ class WeightSums(NamedTuple):
             self.wwr + weight * term,
             self.wwrr + term * term,
         )
-
-    def with_negated_rewards(self) -> WeightSums:
-        """Return the sums with the sign of every reward changed."""
-        return self._replace(wr=-self.wr, wwr=-self.wwr)
 
 
 def divergence_budget(sums: WeightSums, max_weight: float, level: float) -> float:
