@@ -21,42 +21,33 @@ class Kind:
     metavar: str | None = None
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _is(*types: type, or_list: bool = False) -> Callable[[Any], bool]:
+    """Return the test for a value of exactly these types (true is no number), or for a list of such values."""
+
+    def accepts(value: Any) -> bool:
+        values = value if or_list and isinstance(value, list) else [value]
+        return all(type(entry) in types for entry in values)
+
+    return accepts
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or _is_count(value)
-
-
-def _is_list(value: Any, accepts: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(accepts, value))
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and NUMBERS.accepts(value)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(entry, str | dict) for entry in value.values())
 
 
-TEXT = Kind(str, "text", _is_text)
-COUNT = Kind(int, "a whole number", _is_count, "N")
-NUMBER = Kind(float, "a number", _is_number, "NUMBER")
-TRUTH = Kind(bool, "true or false", lambda value: isinstance(value, bool))
-TEXTS = Kind(list[str], "text, or a list of texts", lambda value: _is_text(value) or _is_list(value, _is_text))
-NUMBERS = Kind(
-    list[float],
-    "a number, or a list of numbers",
-    lambda value: _is_number(value) or _is_list(value, _is_number),
-    "NUMBER",
-)
-RANGE = Kind(
-    tuple[float, float], "two numbers", lambda value: _is_list(value, _is_number) and len(value) == 2, "LOW HIGH"
-)
-TEXT_OR_NUMBER = Kind(str, "text or a number", lambda value: _is_text(value) or _is_number(value))
-TEXT_OR_COUNT = Kind(str, "text or a whole number", lambda value: _is_text(value) or _is_count(value))
+TEXT = Kind(str, "text", _is(str))
+COUNT = Kind(int, "a whole number", _is(int), "N")
+NUMBER = Kind(float, "a number", _is(int, float), "NUMBER")
+TRUTH = Kind(bool, "true or false", _is(bool))
+TEXTS = Kind(list[str], "text, or a list of texts", _is(str, or_list=True))
+NUMBERS = Kind(list[float], "a number, or a list of numbers", _is(int, float, or_list=True), "NUMBER")
+RANGE = Kind(tuple[float, float], "two numbers", _is_range, "LOW HIGH")
+TEXT_OR_NUMBER = Kind(str, "text or a number", _is(str, int, float))
+TEXT_OR_COUNT = Kind(str, "text or a whole number", _is(str, int))
 TABLE = Kind(list[str], "a table of names and policies", _is_table)
 COLUMN, COLUMNS = replace(TEXT, metavar="COLUMN"), replace(TEXTS, metavar="COLUMN")
 FILE = replace(TEXT, metavar="FILE")
