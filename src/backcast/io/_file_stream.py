@@ -99,7 +99,8 @@ class FileLogStream(LogStream):
 
     def with_event_count(self) -> FileLogStream:
         action = self.layout.columns.action
-        return replace(self, slices=tuple(file_slice.with_row_count(action) for file_slice in self.slices))
+        slices = (replace(file_slice, n_rows=file_slice.count_rows(action)) for file_slice in self.slices)
+        return replace(self, slices=tuple(slices))
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""
@@ -202,7 +203,7 @@ class FileLogStream(LogStream):
     def _file_of(self, row: int) -> str:
         end = self.first_row
         for file_slice in self.slices[:-1]:
-            end += file_slice.with_row_count(self.layout.columns.action).n_rows or 0
+            end += file_slice.count_rows(self.layout.columns.action)
             if row < end:
                 return file_slice.path
         return self.slices[-1].path

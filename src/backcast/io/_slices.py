@@ -246,10 +246,6 @@ class FileSlice:
                 break
         return n_rows
 
-    def with_row_count(self, name: str) -> FileSlice:
-        """Return the same slice with its number of rows, counted by reading one column if it is unknown."""
-        return self if self.n_rows is not None else replace(self, n_rows=self.count_rows(name))
-
     def read_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in file order, with no more than a few batches in memory.
 
