@@ -22,11 +22,7 @@ VALID, NOT_A_NUMBER, NEGATIVE, WRONG_SUM, UNAVAILABLE = range(5)
 
 
 def class_name_of(policy: object) -> str:
-    """Return the name of a policy for error messages: its class.
-
-    >>> class_name_of(PolicyError("x"))
-    'PolicyError'
-    """
+    """Return the name of a policy for error messages: its class."""
     return type(policy).__name__
 
 
@@ -159,14 +155,9 @@ class BlockScorer:
 
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """Return the events at these positions, copied out of the log."""
-        log = self._log
-        columns = (
-            log.columns.actions[positions],
-            log.columns.rewards[positions],
-            probabilities,
-            log.columns.rows[positions],
-        )
-        return TrainingBatch(self._contexts[positions], *columns)
+        columns = self._log.columns
+        actions, rewards, rows = columns.actions[positions], columns.rewards[positions], columns.rows[positions]
+        return TrainingBatch(self._contexts[positions], actions, rewards, probabilities, rows)
 
     def _validated(self, raw: Any, start: int, end: int) -> FloatArray:
         """Return the probabilities as an array for compiled code, or raise the first contract violation."""
@@ -249,7 +240,6 @@ def update_on_events(policy: Any, log: Log, probabilities: FloatArray) -> None:
 
 
 def concat_batches(batches: list[TrainingBatch]) -> TrainingBatch:
-    """Concatenate training batches."""
     if len(batches) == 1:
         return batches[0]
     contexts = concat_contexts([batch.contexts for batch in batches])
