@@ -20,7 +20,8 @@ from backcast._request import EvaluationRequest, as_log, check_request, partial_
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
-from backcast.evaluation import describe_policy, run_evaluator, with_replay_summary
+from backcast.evaluation import run_evaluator, with_replay_summary
+from backcast.policies._calls import describe_policy
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000

@@ -19,6 +19,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
 from backcast.io.stream import LogStream
+from backcast.policies._calls import describe_policy
 from backcast.replay_summary import summarize_replay
 
 
@@ -135,9 +136,3 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     request = replace(request, horizon=estimate.horizon, execution=Execution())
     summarize = partial(summarize_replay, evaluator, request)
     return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
-
-
-def describe_policy(policy: object) -> str:
-    """Return the name of a policy in results: its repr, or its class if that contains a memory address."""
-    text = repr(policy)
-    return type(policy).__name__ if " object at 0x" in text else text
