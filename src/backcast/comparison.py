@@ -20,8 +20,9 @@ from backcast._request import EvaluationRequest, as_log, check_request, partial_
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
-from backcast.evaluation import describe, run_evaluator, with_replay_summary
+from backcast.evaluation import run_evaluator, with_replay_summary
 from backcast.evaluators._replicate_statistics import Precision
+from backcast.policies._calls import describe
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000

@@ -285,7 +285,7 @@ propensities_estimated=False)
         common = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
         return OtherDiagnostics({**common, "events": sum(segment.events for segment in segments)})
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
-    rules = POOLING_RULES | ({"trajectories": _mean} if kind is PermutedDiagnostics else {})
+    rules = POOLING_RULES | ({"trajectories": _apply(np.mean)} if kind is PermutedDiagnostics else {})
     pooled: Diagnostics = kind(**{name: rules[name](table, name).item() for name in table})
     return pooled
 
@@ -293,20 +293,8 @@ propensities_estimated=False)
 Table: TypeAlias = "dict[str, NDArray[Any]]"  # diagnostics by name, one entry per segment
 
 
-def _sum(table: Table, name: str) -> Any:
-    return table[name].sum()
-
-
-def _min(table: Table, name: str) -> Any:
-    return table[name].min()
-
-
-def _max(table: Table, name: str) -> Any:
-    return table[name].max()
-
-
-def _mean(table: Table, name: str) -> Any:
-    return table[name].mean()
+def _apply(reduce: Callable[[NDArray[Any]], Any]) -> Callable[[Table, str], Any]:
+    return lambda table, name: reduce(table[name])
 
 
 def _mean_over_events(table: Table, name: str) -> Any:
@@ -329,15 +317,17 @@ def _pool_effective_sample_sizes(table: Table, name: str) -> Any:
 
 
 POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
-    **dict.fromkeys(("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _sum),
     **dict.fromkeys(
-        ("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"), _sum
+        ("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _apply(np.sum)
     ),
-    **dict.fromkeys(("rounds", "passes_each"), _min),
+    **dict.fromkeys(
+        ("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"), _apply(np.sum)
+    ),
+    **dict.fromkeys(("rounds", "passes_each"), _apply(np.min)),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),
-    **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _mean),
+    **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _apply(np.mean)),
     **dict.fromkeys(("sampling_error", "monte_carlo_error"), _error_of_mean),
-    **dict.fromkeys(("largest_weight", "propensities_estimated"), _max),
+    **dict.fromkeys(("largest_weight", "propensities_estimated"), _apply(np.max)),
     "effective_sample_size": _pool_effective_sample_sizes,
     "value_spread": _root_mean_square_over_events,
 }

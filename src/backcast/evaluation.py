@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -20,6 +19,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
 from backcast.io.stream import LogStream
+from backcast.policies._calls import describe
 from backcast.replay_summary import summarize_replay
 
 
@@ -136,12 +136,3 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     request = replace(request, horizon=estimate.horizon, execution=Execution())
     summarize = partial(summarize_replay, evaluator, request)
     return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
-
-
-def describe(thing: object) -> str:
-    """Return the name of a policy or a reward model in results: its repr without memory addresses.
-
-    >>> describe(object())
-    'object'
-    """
-    return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-fA-F]+>", r"\1", repr(thing))

@@ -240,8 +240,11 @@ class Log:
     @property
     def contexts(self) -> Contexts:
         """Context of each event, read-only: ``(n, d)`` dense or CSR, or ``(n, K, d)``."""
-        contexts = self.columns.contexts
-        return _locked_rows(contexts) if is_sparse(contexts) else _locked(np.asarray(contexts))
+        contexts: Any = self.columns.contexts
+        if not is_sparse(contexts):
+            return _locked(np.asarray(contexts))
+        arrays = tuple(map(_locked, (contexts.data, contexts.indices, contexts.indptr)))
+        return type(contexts)(arrays, shape=contexts.shape)
 
     @property
     def actions(self) -> IntArray:
@@ -333,13 +336,6 @@ def _locked(array: npt.NDArray[Any]) -> npt.NDArray[Any]:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _locked_rows(matrix: Any) -> Any:
-    import scipy.sparse
-
-    parts = tuple(_locked(part) for part in (matrix.data, matrix.indices, matrix.indptr))
-    return scipy.sparse.csr_array(parts, shape=matrix.shape)
 
 
 def concat_logs(parts: Sequence[Log]) -> Log:

@@ -18,7 +18,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import backcast as bc
-from backcast.io.stream import prefetch
+from backcast.io._file_stream import prefetch
 from tests.laws.own_policies import Leaning
 
 

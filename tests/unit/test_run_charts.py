@@ -14,7 +14,6 @@ from backcast.report._summary import ResultSummary, summarize
 from backcast.report.html import (
     action_table,
     check_common_log,
-    health_section,
     report_html,
     segment_rows,
     weight_rows,
@@ -112,11 +111,9 @@ def test_tables_hold_the_same_numbers() -> None:
 class TestHealth:
     def test_faults_come_first_with_their_remedies(self) -> None:
         faults = (bc.Finding("duplicates", "fail", 0.5, "many", "remove them"), bc.Finding("order", "ok", 0.0, "fine"))
-        section = health_section(bc.HealthReport("Log(9 events)", faults))
-        assert section is not None
-        assert section["grade"] == "poor"
-        assert [(row["name"], row["remedy"]) for row in section["faults"]] == [("duplicates", "remove them")]
-        assert [row["name"] for row in section["passed"]] == ["order"]
+        report = bc.HealthReport("Log(9 events)", faults)
+        assert [(finding.name, finding.remedy) for finding in report.faults] == [("duplicates", "remove them")]
+        assert [finding.name for finding in report.passed] == ["order"]
 
     def test_drift_is_no_fault_for_a_run_in_log_order(self) -> None:
         actions = np.arange(2000) % 2

@@ -332,11 +332,11 @@ def test_bad_row_is_numbered_through_and_its_file_named(
 
 
 def test_more_rows_than_fit_in_memory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    def no_memory(*_: Any) -> Any:
+    def no_memory(*_: Any, **__: Any) -> Any:
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.io._arrow._allocate_contexts", no_memory)
+    monkeypatch.setattr("backcast.io._arrow.np.zeros", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
 
 

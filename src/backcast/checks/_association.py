@@ -10,7 +10,7 @@ import numpy as np
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
 from backcast.checks._drift import centred_ranks
 from backcast.checks._evidence import SURE, excess_evidence, mean_wealth, shortfall_evidence
-from backcast.checks.findings import Finding
+from backcast.checks.findings import Finding, Verdict
 from backcast.log import Log, replace_columns
 from backcast.propensities._choice_model import fit_choice_model
 
@@ -53,10 +53,16 @@ def matching_actions(facts: LogFacts) -> Finding:
     if mean_wealth([excess_evidence(predicted), excess_evidence(likeliest)]) >= SURE:
         return _report_too_small(prediction, p, figure)
     if shortfall_evidence(likeliest, float(likeliest.size), largest) - math.log(2) >= SURE:
-        return _report_too_large(prediction, p, float(likeliest.mean()))
+        figure = float(likeliest.mean())
+        message = f"the likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
+        verdict: Verdict = "fail" if figure < WRONG_LIKELIEST else "warn"
+        return _report_too_large(figure, message, _explain_mismatch(prediction, p), verdict)
     # if the propensity of the likeliest action is recorded for every action, only the second likeliest shows it
     if shortfall_evidence(second, float(prediction.close.sum()), largest) - math.log(2) >= SURE:
-        return _report_second_too_large(float(second.sum() / prediction.close.sum()))
+        figure = float(second.sum() / prediction.close.sum())
+        message = f"the second likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
+        cause = "they look like those of the likeliest action, whichever was taken" if figure < WRONG_SECOND else ""
+        return _report_too_large(figure, message, cause, "warn")
     message = f"propensities agree with predicted actions (mean of q/p is {figure:.3g})"
     return Finding("matching_actions", "ok", figure, message)
 
@@ -69,21 +75,11 @@ def _report_too_small(prediction: Prediction, p: FloatArray, figure: float) -> F
     return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
 
 
-def _report_too_large(prediction: Prediction, p: FloatArray, figure: float) -> Finding:
-    message = f"the likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
-    cause = _explain_mismatch(prediction, p)
+def _report_too_large(figure: float, message: str, cause: str, verdict: Verdict) -> Finding:
+    """Return a fault of this verdict; propensities are wrong for certain if the cause is known."""
     if cause:
         return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
-    return Finding("matching_actions", "fail" if figure < WRONG_LIKELIEST else "warn", figure, message, CHECK_LARGE)
-
-
-def _report_second_too_large(figure: float) -> Finding:
-    """Propensities of the likeliest action are right, those of the second likeliest are not."""
-    message = f"the second likeliest action is taken less often than recorded (mean of I/p is {figure:.3g}, not 1)"
-    if figure < WRONG_SECOND:
-        cause = "they look like those of the likeliest action, whichever was taken"
-        return Finding("matching_actions", "fail", figure, f"{message}: {cause}", JOIN)
-    return Finding("matching_actions", "warn", figure, message, CHECK_LARGE)
+    return Finding("matching_actions", verdict, figure, message, CHECK_LARGE)
 
 
 def _explain_mismatch(prediction: Prediction, p: FloatArray) -> str:

@@ -12,6 +12,7 @@ from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst_verdict
 from backcast.diagnostics import effective_sample_size
 from backcast.evaluators._weighted_events import weight_events
+from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
 
 if TYPE_CHECKING:
@@ -27,14 +28,14 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
     check_is_policy(policy)
     weighted = weight_events(EvaluationRequest(facts.log, policy), uses_model=False)
     weights = np.concatenate([block.ratio for block in weighted.blocks()])
-    findings = policy_support(facts, weights), policy_overlap(facts, weights)
-    evaluator, reason = _recommend_evaluator(is_learning(policy), in_log_order, weights, worst_verdict(findings))
-    name = repr(policy)
+    size = effective_sample_size(float(weights.sum()), float(np.square(weights).sum()))
+    findings = policy_support(facts, weights), policy_overlap(facts, weights, size)
+    well_covered = size >= max(GOOD, 0.05 * facts.n)
+    evaluator, reason = _recommend_evaluator(is_learning(policy), in_log_order, well_covered, worst_verdict(findings))
     fit = PolicyFit(
-        # the default repr contains a memory address
-        policy=type(policy).__name__ if " object at 0x" in name else name,
+        policy=describe(policy),
         learning=is_learning(policy),
-        effective_sample_size=_sample_size(weights),
+        effective_sample_size=size,
         mean_weight=float(weights.mean()),
         largest_weights=tuple(
             (int(facts.log.columns.rows[k]), float(weights[k]))
@@ -59,9 +60,8 @@ def policy_support(facts: LogFacts, weights: FloatArray) -> Finding:
     return Finding("policy_support", "fail" if 1 - mean > LARGE_SHARE else "warn", mean, message, remedy)
 
 
-def policy_overlap(facts: LogFacts, weights: FloatArray) -> Finding:
+def policy_overlap(facts: LogFacts, weights: FloatArray, size: float) -> Finding:
     """Check that the effective sample size is large enough, and that no single event dominates."""
-    size = _sample_size(weights)
     share = float(weights.max() / max(float(weights.sum()), 1e-300))
     message = f"the log is worth {size:,.0f} of its {facts.n:,} events for this policy"
     if size >= POOR and share <= LARGE_SHARE:
@@ -72,7 +72,7 @@ def policy_overlap(facts: LogFacts, weights: FloatArray) -> Finding:
     return Finding("policy_overlap", verdict, size, message, remedy)
 
 
-def _recommend_evaluator(learning: bool, in_log_order: bool, weights: FloatArray, verdict: Verdict) -> tuple[str, str]:
+def _recommend_evaluator(learning: bool, in_log_order: bool, well_covered: bool, verdict: Verdict) -> tuple[str, str]:
     """Return the recommended evaluator, written as Python code, and the reason."""
     if learning and in_log_order:
         return "DRns(q=0.01)", "the policy learns and the order of the log matters"
@@ -80,11 +80,6 @@ def _recommend_evaluator(learning: bool, in_log_order: bool, weights: FloatArray
         return "ClockReplay()", "the policy learns and the log looks exchangeable"
     if verdict == "fail":
         return "DM()", "too little of the policy is in the log for weighting; the estimate rests on the reward model"
-    size = _sample_size(weights)
-    if size < GOOD or size < 0.05 * weights.size:
+    if not well_covered:
         return "ShrinkageDR()", "few events have most of the weight, so large weights are shrunk"
     return "DR()", "the log covers the policy well"
-
-
-def _sample_size(weights: FloatArray) -> float:
-    return effective_sample_size(float(weights.sum()), float(np.square(weights).sum()))

@@ -107,6 +107,11 @@ class HealthReport:
         faults = [finding for finding in self.findings if finding.verdict != "ok"]
         return tuple(sorted(faults, key=lambda finding: -VERDICTS.index(finding.verdict)))
 
+    @property
+    def passed(self) -> tuple[Finding, ...]:
+        """Findings that are ok."""
+        return tuple(finding for finding in self.findings if finding.verdict == "ok")
+
     def __getitem__(self, name: str) -> Finding:
         for finding in self.findings:
             if finding.name == name:
@@ -123,12 +128,11 @@ class HealthReport:
         }
 
     def __str__(self) -> str:
-        passed = [finding.name for finding in self.findings if finding.verdict == "ok"]
         lines = [f"{self.about}: {self.verdict}"]
         for finding in self.faults:
             lines += [f"{finding.verdict}  {finding.name}: {finding.message}", f"      {finding.remedy}"]
-        if passed:
-            lines.append(f"ok    {', '.join(passed)}")
+        if self.passed:
+            lines.append(f"ok    {', '.join(finding.name for finding in self.passed)}")
         if self.policy is not None:
             lines.append(str(self.policy))
         return "\n".join(lines)

@@ -111,15 +111,7 @@ def _load_events(log: Any) -> tuple[Log, str]:
 
 
 class LogFacts:
-    """Quantities of a log that several checks share, computed once.
-
-    Parameters
-    ----------
-    log
-        The log.
-    exchangeable
-        Whether drift counts as a fault.
-    """
+    """Quantities of a log that several checks share, computed once; drift is a fault if it is ``exchangeable``."""
 
     def __init__(self, log: Log, *, exchangeable: bool = True) -> None:
         self.log, self.exchangeable = log, exchangeable

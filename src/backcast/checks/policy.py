@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -83,11 +83,37 @@ def check_policy(policy: Any, log: Log, *, seed: int = 0) -> PolicyReport:
     - the same training data gives the same probabilities
     """
     check_is_policy(policy)
-    learning = is_learning(policy)
-    checks = {**_CHECKS, **_LEARNING_CHECKS} if learning else _CHECKS
-    for run_check in checks.values():
-        run_check(policy, log, seed)
-    return PolicyReport(class_name_of(policy), len(log), batch_size_of(policy) if learning else None, tuple(checks))
+    laws = tuple(_check_laws(policy, log, seed))
+    batch_size = batch_size_of(policy) if is_learning(policy) else None
+    return PolicyReport(class_name_of(policy), len(log), batch_size, laws)
+
+
+def _check_laws(policy: Any, log: Log, seed: int) -> Iterator[str]:
+    """Check one property after another, and yield each that holds."""
+    policy_copy = _new_copy(policy, log, seed)
+    probabilities = probabilities_of(policy_copy, log)
+    yield "probabilities are >= 0, sum to 1 and are 0 for unavailable actions"
+    repeated = probabilities_of(policy_copy, log)
+    _compare(policy, log, probabilities, repeated, "change between two calls; they may change only in learn")
+    yield "the same contexts give the same probabilities"
+    policy_copy, events = _new_copy(policy, log, seed), log[:: max(1, len(log) // SINGLE_EVENTS)]
+    together = probabilities_of(policy_copy, events)
+    singly = np.concatenate([probabilities_of(policy_copy, events[k : k + 1]) for k in range(len(events))])
+    _compare(policy, events, together, singly, "depend on the other events of the block; score each event separately")
+    yield "the probabilities of an event do not depend on the other events of its block"
+    if not is_learning(policy):
+        return
+    before = probabilities_of(_new_copy(policy, log, seed), log)
+    trained = _trained_copy(policy, log, seed)
+    after = probabilities_of(_new_copy(policy, log, seed), log)
+    _compare(policy, log, before, after, "changed because a copy learned; copies must share nothing (see __deepcopy__)")
+    yield "training a copy does not change the original"
+    learned = probabilities_of(trained, log)
+    yield "probabilities are valid after learning"
+    again = probabilities_of(_trained_copy(policy, log, seed), log)
+    violation = "differ between two copies trained on the same data; draw only from the rng of start()"
+    _compare(policy, log, learned, again, violation)
+    yield "the same training data gives the same probabilities"
 
 
 def _new_copy(policy: Any, log: Log, seed: int) -> Any:
@@ -104,46 +130,6 @@ def _trained_copy(policy: Any, log: Log, seed: int) -> Any:
     return policy_copy
 
 
-def _check_valid(policy: Any, log: Log, seed: int) -> None:
-    probabilities_of(_new_copy(policy, log, seed), log)
-
-
-def _check_repeatable(policy: Any, log: Log, seed: int) -> None:
-    policy_copy = _new_copy(policy, log, seed)
-    first, second = (probabilities_of(policy_copy, log) for _ in range(2))
-    _compare(policy, log, first, second, "change between two calls; they may change only in learn")
-
-
-def _check_events_separate(policy: Any, log: Log, seed: int) -> None:
-    policy_copy = _new_copy(policy, log, seed)
-    events = log[:: max(1, len(log) // SINGLE_EVENTS)]
-    together = probabilities_of(policy_copy, events)
-    singly = np.concatenate([probabilities_of(policy_copy, events[k : k + 1]) for k in range(len(events))])
-    _compare(policy, events, together, singly, "depend on the other events of the block; score each event separately")
-
-
-def _check_original_unchanged(policy: Any, log: Log, seed: int) -> None:
-    before = probabilities_of(_new_copy(policy, log, seed), log)
-    _trained_copy(policy, log, seed)
-    after = probabilities_of(_new_copy(policy, log, seed), log)
-    _compare(policy, log, before, after, "changed because a copy learned; copies must share nothing (see __deepcopy__)")
-
-
-def _check_valid_after_learning(policy: Any, log: Log, seed: int) -> None:
-    probabilities_of(_trained_copy(policy, log, seed), log)
-
-
-def _check_reproducible(policy: Any, log: Log, seed: int) -> None:
-    first, second = (probabilities_of(_trained_copy(policy, log, seed), log) for _ in range(2))
-    _compare(
-        policy,
-        log,
-        first,
-        second,
-        "differ between two copies trained on the same data; draw only from the rng of start()",
-    )
-
-
 def _compare(policy: Any, log: Log, first: FloatArray, second: FloatArray, violation: str) -> None:
     difference = np.abs(first - second)
     if difference.max() <= TOLERANCE:
@@ -153,15 +139,3 @@ def _compare(policy: Any, log: Log, first: FloatArray, second: FloatArray, viola
         f"row {int(log.rows[row])}: {class_name_of(policy)}.probabilities {violation}. Action "
         f"{log.action_labels[action]!r} had {first[row, action]:g}, then {second[row, action]:g}"
     )
-
-
-_CHECKS: dict[str, Callable[[Any, Log, int], None]] = {
-    "probabilities are >= 0, sum to 1 and are 0 for unavailable actions": _check_valid,
-    "the same contexts give the same probabilities": _check_repeatable,
-    "the probabilities of an event do not depend on the other events of its block": _check_events_separate,
-}
-_LEARNING_CHECKS: dict[str, Callable[[Any, Log, int], None]] = {
-    "training a copy does not change the original": _check_original_unchanged,
-    "probabilities are valid after learning": _check_valid_after_learning,
-    "the same training data gives the same probabilities": _check_reproducible,
-}

@@ -152,9 +152,9 @@ def init(
 )
 def evaluate(settings: Settings) -> None:
     """Estimate what policies would have earned on a log."""
-    from backcast.cli.commands import run_evaluate
+    from backcast.cli.commands import run_policies
 
-    _exit_if(run_evaluate(settings), INTERRUPTED)
+    _exit_if(run_policies(settings, paired=False), INTERRUPTED)
 
 
 @command(
@@ -164,9 +164,9 @@ def evaluate(settings: Settings) -> None:
 )
 def compare(settings: Settings) -> None:
     """Compare policies: paired differences on the same events with the same random numbers, and a ranking."""
-    from backcast.cli.commands import run_compare
+    from backcast.cli.commands import run_policies
 
-    _exit_if(run_compare(settings), INTERRUPTED)
+    _exit_if(run_policies(settings, paired=True), INTERRUPTED)
 
 
 @command(

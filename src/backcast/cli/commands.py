@@ -35,6 +35,7 @@ from backcast.report._format import format_number
 from backcast.report._summary import summarize
 from backcast.report.charts import values_chart
 from backcast.report.html import save_report
+from backcast.report.text import FOLD, NO_WRAP, NUMBER, make_table
 from backcast.results import load_result
 
 # of the demo: some seconds on two cores; the policies learn after every ten visitors
@@ -42,26 +43,17 @@ HORIZON, BATCH, REPLICATES, JOBS = 200, 10, 240, 2
 ASSUMPTIONS = ("reward_sd", "weight", "horizon", "agreement", "run_sd")
 
 
-def run_evaluate(settings: Settings) -> bool:
-    """Evaluate policies on a log; return whether the result is partial."""
+def run_policies(settings: Settings, *, paired: bool) -> bool:
+    """Evaluate policies on a log, or compare them if ``paired``; return whether the result is partial."""
     check_output_paths(settings)
-    options = read_run_options(settings, paired=False)
+    options = read_run_options(settings, paired=paired)
     log = open_log(settings)
-    estimates = run_evaluations(log, options, quiet=settings.silent)
+    result: Any = (run_comparison if paired else run_evaluations)(log, options, quiet=settings.silent)
+    estimates = result.estimates if paired else result
     if not estimates:
         raise StopEvaluation
     missing = [name for name in options.policies if name not in estimates]
-    return deliver(estimates, describe_log(log, settings.get("log")), settings, missing)
-
-
-def run_compare(settings: Settings) -> bool:
-    """Compare policies on a log; return whether the result is partial."""
-    check_output_paths(settings)
-    options = read_run_options(settings, paired=True)
-    log = open_log(settings)
-    comparison = run_comparison(log, options, quiet=settings.silent)
-    missing = [name for name in options.policies if name not in comparison.estimates]
-    return deliver(comparison, describe_log(log, settings.get("log")), settings, missing)
+    return deliver(result, describe_log(log, settings.get("log")), settings, missing)
 
 
 def run_check(settings: Settings, policy: str | None) -> bool:
@@ -111,8 +103,6 @@ def _check_chart_paths(charts: Mapping[str, str | None]) -> None:
 
 def _print_plan(result: Plan, *, quiet: bool) -> None:
     """Print the table of events needed, and unless quiet the notes."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = open_console()
@@ -120,12 +110,8 @@ def _print_plan(result: Plan, *, quiet: bool) -> None:
     level, power = f"{100 * result.level:g} %", f"{100 * result.power:g} %"
     print_line(console, f"Events needed to distinguish policies{rounds}: {level} intervals, power {power}")
     uncertain = any(need.low != need.high for need in result.needs)
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("policies", overflow="fold")
-    table.add_column("difference", justify="right", no_wrap=True)
-    table.add_column("events", justify="right", no_wrap=True)
-    if uncertain:
-        table.add_column("range", no_wrap=True)
+    ranges = {"range": NO_WRAP} if uncertain else {}
+    table = make_table({"policies": FOLD, "difference": NUMBER, "events": NUMBER, **ranges})
     for need in result.needs:
         cells = [format_number(need.difference), format_number(need.events)]
         if uncertain:

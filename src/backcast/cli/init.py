@@ -9,6 +9,7 @@ import re
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
@@ -19,9 +20,10 @@ from backcast._serialization import to_json
 from backcast.cli.output import open_console, print_json, print_line
 from backcast.cli.run import VW_FORMATS
 from backcast.errors import OptionError, printable
-from backcast.io._column_guesses import ROWS, Guess, Guesses, Profile, Sample, guess_columns, take_sample
+from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
 from backcast.report._format import format_number
+from backcast.report.text import FOLD, make_table
 
 SHORTEST_HORIZON, LONGEST_HORIZON = 10, 1000
 SPARE_EVENTS = 4  # events with a rare action in the log, per event with it that a run needs
@@ -82,7 +84,8 @@ def draft_log(log: str, file_format: str | None) -> Draft:
         return _draft_vw_log(log, file_format)
     sample = take_sample(log, file_format)
     guesses = guess_columns(sample)
-    rewards, propensities = (_column_numbers(sample, guesses.column(part)) for part in ("reward", "propensity"))
+    profiles = (sample.profile(guesses.column(role)) for role in ("reward", "propensity"))
+    rewards, propensities = (np.zeros(0) if profile is None else profile.numbers for profile in profiles)
     seen, known = _reward_bounds(rewards)
     return Draft(
         sample.format,
@@ -106,15 +109,6 @@ def _draft_vw_log(log: str, file_format: str | None) -> Draft:
     horizon = _feasible_horizon(len(events), np.array([event.probability for event in events]), n_actions)
     total = len(events) if len(events) < ROWS else None
     return Draft(kind, total, n_actions, doubts=doubts, reward_seen=seen, reward_range=known, horizon=horizon)
-
-
-def _find_profile(sample: Sample, name: str | None) -> Profile | None:
-    return next((column for column in sample.columns if column.name == name), None)
-
-
-def _column_numbers(sample: Sample, name: str | None) -> Any:
-    profile = _find_profile(sample, name)
-    return np.zeros(0) if profile is None else profile.numbers
 
 
 def _reward_bounds(rewards: Any) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:
@@ -145,7 +139,7 @@ def round_down(value: float) -> int:
 
 def _action_labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
     """Return the sorted labels of the actions if they are text and other columns refer to actions by position."""
-    profile = _find_profile(sample, guesses.column("action"))
+    profile = sample.profile(guesses.column("action"))
     by_position = {"available", "logging_probabilities"} & set(guesses.roles)
     if profile is None or profile.kind != "text" or not by_position:
         return ()
@@ -154,47 +148,16 @@ def _action_labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
 
 def render_run_file(draft: Draft, log: str) -> str:
     """Return the text of the run file, with the path of the log as the file needs it."""
-    head = [
-        "# A run file of backcast. Every key is also a flag, which overrides it; paths start from this file's folder.",
-        "#   backcast check run.toml       does the log have faults?",
-        "#   backcast compare run.toml     which policy earns more?",
-        "# All keys: the page cli.md of the manual, or --help of any command.",
-        "",
-        f"# {printable(draft.title)}",
-        f"log = {toml_value(log)}",
-        *([] if draft.parts else [f"format = {toml_value(draft.format)}"]),
-    ]
-    blocks = [head, _column_lines(draft), _reward_lines(draft), _run_lines(draft), _policy_lines(draft)]
-    return "\n\n".join("\n".join(block) for block in blocks if block) + "\n"
+    from jinja2 import Environment, StrictUndefined
 
-
-def _column_lines(draft: Draft) -> list[str]:
-    if not draft.parts:
-        return ["# A log of Vowpal Wabbit has no columns to name. Rewards are the costs with the opposite sign."]
-    lines = ["# The role of each column. A wrong guess makes every result wrong: check them."]
-    for part in ("context", "action", "reward", "propensity"):
-        lines += _part_lines(draft, part)
-    for part in ("times", "available", "logging_probabilities"):
-        if part in draft.parts:
-            lines += _part_lines(draft, part)
-    if draft.labels:
-        lines.append("# Sorted here; put them in the order of those columns.")
-        lines.append(f"action_labels = {toml_value(list(draft.labels))}")
-    lines += [f"# Left out: {printable(name)} ({printable(reason)})." for name, reason in draft.left_out.items()]
-    return lines + [f"# Unsure: {printable(doubt)}." for doubt in draft.doubts]
-
-
-def _part_lines(draft: Draft, part: str) -> list[str]:
-    guess = draft.parts.get(part)
-    if guess is None and part == "propensity":
-        comment = "# No column looks like the propensity. Name it here if there is one; until then it is estimated."
-        return [comment, '# propensity = "..."', "estimate_propensities = true"]
-    if guess is None:
-        return [f"# No column looks like the {part}: name it.", f'# {part} = "..."']
-    columns = as_patterns(guess.columns, draft) if part == "context" else list(guess.columns)
-    value: Any = columns if part in ("context", "available", "logging_probabilities") else columns[0]
-    comment = f"  # {printable(guess.why)}{'' if guess.sure else '; unsure'}"
-    return [f"{part} = {toml_value(value)}{'' if part == 'context' and guess.sure else comment}"]
+    environment = Environment(
+        undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True, keep_trailing_newline=True
+    )
+    environment.filters |= {"toml": toml_value, "printable": printable, "number": format_number}
+    template = environment.from_string((files("backcast.cli") / "run.toml.jinja").read_text(encoding="utf-8"))
+    context = draft.parts.get("context")
+    patterns = as_patterns(context.columns, draft) if context else []
+    return template.render(draft=draft, log=log, patterns=patterns, has_context=context is None or patterns)
 
 
 def as_patterns(columns: Sequence[str], draft: Draft) -> list[str]:
@@ -216,53 +179,6 @@ def as_patterns(columns: Sequence[str], draft: Draft) -> list[str]:
     return list(patterns)
 
 
-def _reward_lines(draft: Draft) -> list[str]:
-    if draft.reward_seen is None:
-        return []
-    if draft.reward_range is not None:
-        return [
-            "# Known bounds of the reward, which intervals use.",
-            f"reward_range = {toml_value(draft.reward_range)}",
-        ]
-    low, high = draft.reward_seen
-    return [
-        f"# The sample has rewards from {low:g} to {high:g}. If you know bounds that always hold, set them here.",
-        f"# reward_range = {toml_value(draft.reward_seen)}",
-    ]
-
-
-def _run_lines(draft: Draft) -> list[str]:
-    lines = ["# Rounds that each policy runs for; the value of a learning policy depends on how long it learns."]
-    if draft.horizon is None:
-        lines.append("# The log is short for any horizon; without one, the log is processed once.")
-        lines.append("# horizon = 10")
-    else:
-        events = "the" if draft.events is None else f"about {format_number(draft.events)}"
-        lines.append(f"horizon = {draft.horizon}  # feasible with {events} events, given how rare some actions are")
-    return [
-        *lines,
-        "# Whether the order of the log carries no information, as with a logger that does not learn. If not set, the",
-        "# log is tested for drift.",
-        "# exchangeable = true",
-        "seed = 0",
-        "# jobs = 2  # replicates in parallel; the result does not depend on it",
-        'report = "report.html"',
-        'save_json = "result.json"  # backcast report makes the report again from this file',
-    ]
-
-
-def _policy_lines(draft: Draft) -> list[str]:
-    has_context = "context" not in draft.parts or draft.parts["context"].columns
-    learner = "linucb:alpha=0.3,batch_size=10" if has_context else "ucb1"
-    return [
-        "# By name. Built in: uniform, fixed, logged, epsilon-greedy, softmax, linucb, thompson, ucb1, round-robin;",
-        '# your own: "module:factory", a function or class in a module beside this file.',
-        "[policies]",
-        'even = "uniform"',
-        f"learner = {toml_value(learner)}",
-    ]
-
-
 def toml_value(value: Any) -> str:
     r"""Return a text, number or list in TOML.
 
@@ -276,16 +192,12 @@ def toml_value(value: Any) -> str:
 
 
 def _print_draft(draft: Draft, out: str) -> None:
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = open_console()
     print_line(console, draft.title)
     if draft.parts:
-        table = Table(box=box.SIMPLE_HEAD)
-        for title in ("role", "column", "reason"):
-            table.add_column(title, overflow="fold")
+        table = make_table({"role": FOLD, "column": FOLD, "reason": FOLD})
         for part, guess in draft.parts.items():
             columns, doubt = ", ".join(guess.columns) or "(none)", "" if guess.sure else " (unsure)"
             table.add_row(part.replace("_", " "), Text(printable(columns)), f"{guess.why}{doubt}")

@@ -22,11 +22,10 @@ from backcast.errors import BackcastError, OptionError, did_you_mean
 
 @dataclass(frozen=True)
 class Registry:
-    """A kind of object, its built-in names with their public names in backcast, and an example of a user's own."""
+    """A kind of object, and its built-in names with their public names in backcast."""
 
     kind: str
     names: dict[str, str]
-    example: str
 
 
 POLICIES = Registry(
@@ -43,7 +42,6 @@ POLICIES = Registry(
         "ucb1": "UCB1",
         "round-robin": "RoundRobin",
     },
-    "mymodule:make_policy",
 )
 EVALUATORS = Registry(
     "evaluator",
@@ -69,7 +67,6 @@ EVALUATORS = Registry(
         "reward-quantile": "RewardQuantile",
         "cvar": "CVaR",
     },
-    "mymodule:make_evaluator",
 )
 INTERVALS = Registry(
     "interval",
@@ -88,7 +85,6 @@ INTERVALS = Registry(
         "cressie-read": "CressieRead",
         "betting": "Betting",
     },
-    "mymodule:make_interval",
 )
 
 
@@ -130,7 +126,7 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
         return _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
     raise OptionError(
         f"there is no {registry.kind} {module!r}{did_you_mean(_normalize(module), registry.names)} "
-        f"Built in: {', '.join(registry.names)}; your own: {registry.example}"
+        f"Built in: {', '.join(registry.names)}; your own: mymodule:make_{registry.kind}"
     )
 
 

@@ -13,45 +13,44 @@ from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, Registry
 
 @dataclass(frozen=True)
 class Kind:
-    """Type of a setting: the type of its flag, the description of its values, and the check of a run file's value."""
+    """Type of a setting: of its flag, the description and the check of a run file's value, the metavar in the help."""
 
     flag_type: Any
     description: str
     accepts: Callable[[Any], bool]
+    metavar: str | None = None
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
+def _is(*types: type, or_list: bool = False) -> Callable[[Any], bool]:
+    """Return the test for a value of exactly these types (true is no number), or for a list of such values."""
+
+    def accepts(value: Any) -> bool:
+        values = value if or_list and isinstance(value, list) else [value]
+        return all(type(entry) in types for entry in values)
+
+    return accepts
 
 
-def _is_count(value: Any) -> bool:
-    return isinstance(value, int) and not isinstance(value, bool)
-
-
-def _is_number(value: Any) -> bool:
-    return isinstance(value, float) or _is_count(value)
-
-
-def _is_list(value: Any, accepts: Callable[[Any], bool]) -> bool:
-    return isinstance(value, list) and all(map(accepts, value))
+def _is_range(value: Any) -> bool:
+    return isinstance(value, list) and len(value) == 2 and NUMBERS.accepts(value)
 
 
 def _is_table(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(entry, str | dict) for entry in value.values())
 
 
-TEXT = Kind(str, "text", _is_text)
-COUNT = Kind(int, "a whole number", _is_count)
-NUMBER = Kind(float, "a number", _is_number)
-TRUTH = Kind(bool, "true or false", lambda value: isinstance(value, bool))
-TEXTS = Kind(list[str], "text, or a list of texts", lambda value: _is_text(value) or _is_list(value, _is_text))
-NUMBERS = Kind(
-    list[float], "a number, or a list of numbers", lambda value: _is_number(value) or _is_list(value, _is_number)
-)
-RANGE = Kind(tuple[float, float], "two numbers", lambda value: _is_list(value, _is_number) and len(value) == 2)
-TEXT_OR_NUMBER = Kind(str, "text or a number", lambda value: _is_text(value) or _is_number(value))
-TEXT_OR_COUNT = Kind(str, "text or a whole number", lambda value: _is_text(value) or _is_count(value))
+TEXT = Kind(str, "text", _is(str))
+COUNT = Kind(int, "a whole number", _is(int), "N")
+NUMBER = Kind(float, "a number", _is(int, float), "NUMBER")
+TRUTH = Kind(bool, "true or false", _is(bool))
+TEXTS = Kind(list[str], "text, or a list of texts", _is(str, or_list=True))
+NUMBERS = Kind(list[float], "a number, or a list of numbers", _is(int, float, or_list=True), "NUMBER")
+RANGE = Kind(tuple[float, float], "two numbers", _is_range, "LOW HIGH")
+TEXT_OR_NUMBER = Kind(str, "text or a number", _is(str, int, float))
+TEXT_OR_COUNT = Kind(str, "text or a whole number", _is(str, int))
 TABLE = Kind(list[str], "a table of names and policies", _is_table)
+COLUMN, COLUMNS = replace(TEXT, metavar="COLUMN"), replace(TEXTS, metavar="COLUMN")
+FILE = replace(TEXT, metavar="FILE")
 
 
 @dataclass(frozen=True)
@@ -59,7 +58,8 @@ class Option:
     """One setting.
 
     ``key`` is its name in a run file; the flag is the same with hyphens unless ``flags`` differs. ``default`` is the
-    default in words, ``minimum`` the smallest number allowed, ``names`` the registry for shell completion.
+    default in words, ``minimum`` the smallest number allowed, ``names`` the registry for shell completion,
+    ``metavar`` the name of its value in the help if it is not that of its kind.
     """
 
     key: str
@@ -92,7 +92,7 @@ def typer_annotation(option: Option) -> Any:
             option.flag,
             help=option.help,
             min=option.minimum,
-            metavar=option.metavar,
+            metavar=option.metavar or option.kind.metavar,
             rich_help_panel=option.panel,
             show_default=shown_default,
             autocompletion=None if option.names is None else complete,
@@ -107,11 +107,9 @@ def _panel(name: str, *options: Option) -> tuple[Option, ...]:
 
 LOG = _panel(
     "The log",
-    Option(
-        "context", TEXTS, "Context columns, by name or quoted pattern. May be given several times.", metavar="COLUMN"
-    ),
-    Option("action", TEXT, "Column of the action that was taken.", metavar="COLUMN"),
-    Option("reward", TEXT, "Column of the reward.", metavar="COLUMN"),
+    Option("context", COLUMNS, "Context columns, by name or quoted pattern. May be given several times."),
+    Option("action", COLUMN, "Column of the action that was taken."),
+    Option("reward", COLUMN, "Column of the reward."),
     Option(
         "propensity",
         TEXT_OR_NUMBER,
@@ -119,19 +117,13 @@ LOG = _panel(
         metavar="COLUMN|P",
     ),
     Option("estimate_propensities", TRUTH, "Estimate the probabilities if they were not recorded."),
-    Option(
-        "available",
-        TEXTS,
-        "Columns of the eligible actions: one per action, or one column of lists.",
-        metavar="COLUMN",
-    ),
+    Option("available", COLUMNS, "Columns of the eligible actions: one per action, or one column of lists."),
     Option(
         "logging_probabilities",
-        TEXTS,
+        COLUMNS,
         "Columns of the logger's probabilities of all actions: one per action, or one column of lists.",
-        metavar="COLUMN",
     ),
-    Option("times", TEXT, "Column of the time of each event, for the test for drift.", metavar="COLUMN"),
+    Option("times", COLUMN, "Column of the time of each event, for the test for drift."),
     Option(
         "n_actions",
         COUNT,
@@ -145,14 +137,13 @@ LOG = _panel(
         "All actions in order, if columns refer to actions by position, or some actions never occur.",
         metavar="LABEL",
     ),
-    Option("reward_range", RANGE, "Known lowest and highest reward, such as 0 1.", metavar="LOW HIGH"),
+    Option("reward_range", RANGE, "Known lowest and highest reward, such as 0 1."),
     Option(
         "hash_size",
         COUNT,
         "Number of features that a text column is hashed into.",
         "32; 128 for Vowpal Wabbit",
         minimum=1,
-        metavar="N",
     ),
     Option(
         "format",
@@ -211,9 +202,7 @@ RUN = _panel(
     ),
     Option("horizon", COUNT, "Rounds that the policy runs for; one pass over the log if not given.", metavar="T"),
     Option("level", NUMBER, "Level of the intervals.", "0.95", metavar="SHARE"),
-    Option(
-        "seed", COUNT, "Seed of all random numbers; the same seed gives the same result.", "0", minimum=0, metavar="N"
-    ),
+    Option("seed", COUNT, "Seed of all random numbers; the same seed gives the same result.", "0", minimum=0),
     Option(
         "replicates",
         TEXT_OR_COUNT,
@@ -221,7 +210,7 @@ RUN = _panel(
         "Monte-Carlo error is small. The evaluator's default if not given.",
         metavar="N|auto|none",
     ),
-    Option("jobs", COUNT, "Replicates run in parallel; the result does not depend on it.", "1", minimum=1, metavar="N"),
+    Option("jobs", COUNT, "Replicates run in parallel; the result does not depend on it.", "1", minimum=1),
 )
 PAIRED_RUN = tuple(option for option in RUN if option.key != "interval")
 EXECUTION = _panel(
@@ -249,48 +238,18 @@ EXECUTION = _panel(
 )
 OUTPUT = _panel(
     "Files to write",
-    Option("report", TEXT, "Write an HTML report to this file.", metavar="FILE"),
-    Option(
-        "save_json",
-        TEXT,
-        "Save the result as JSON in this file; 'backcast report' makes a report from it.",
-        metavar="FILE",
-    ),
+    Option("report", FILE, "Write an HTML report to this file."),
+    Option("save_json", FILE, "Save the result as JSON in this file; 'backcast report' makes a report from it."),
 )
 PLANNING = _panel(
     "The plan",
+    Option("difference", NUMBERS, "Difference in reward per round to detect. May be given several times."),
+    Option("power", NUMBER, "Probability of detecting the difference.", "0.8"),
+    Option("reward_sd", NUMBER, "Without a pilot log: standard deviation of the reward around its prediction."),
+    Option("weight", NUMBER, "Without a pilot log: typical weight pi/p of the policy's actions; K for a uniform log."),
+    Option("agreement", NUMBER, "Without a pilot log: share of decisions in which the two policies agree.", "0"),
     Option(
-        "difference",
-        NUMBERS,
-        "Difference in reward per round to detect. May be given several times.",
-        metavar="NUMBER",
-    ),
-    Option("power", NUMBER, "Probability of detecting the difference.", "0.8", metavar="NUMBER"),
-    Option(
-        "reward_sd",
-        NUMBER,
-        "Without a pilot log: standard deviation of the reward around its prediction.",
-        metavar="NUMBER",
-    ),
-    Option(
-        "weight",
-        NUMBER,
-        "Without a pilot log: typical weight pi/p of the policy's actions; K for a uniform log.",
-        metavar="NUMBER",
-    ),
-    Option(
-        "agreement",
-        NUMBER,
-        "Without a pilot log: share of decisions in which the two policies agree.",
-        "0",
-        metavar="NUMBER",
-    ),
-    Option(
-        "run_sd",
-        NUMBER,
-        "Without a pilot log: standard deviation of a policy's average reward over live runs.",
-        "0",
-        metavar="NUMBER",
+        "run_sd", NUMBER, "Without a pilot log: standard deviation of a policy's average reward over live runs.", "0"
     ),
 )
 KEYS = {option.key: option for option in (*LOG, *RUN, *EXECUTION, *OUTPUT, *PLANNING)}

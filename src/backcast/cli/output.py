@@ -20,7 +20,7 @@ from backcast.errors import OptionError, printable
 from backcast.report._format import format_number, join_names
 from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
-from backcast.report.text import differences_table, estimates_table
+from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table
 from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
@@ -162,18 +162,11 @@ def save_chart(chart: Any, path: str, kind: str) -> Path:
 
 def print_health(report: HealthReport, *, quiet: bool) -> None:
     """Print the findings, the worst first (if quiet, only the faults), the fit of the policy, and the verdict."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
     console = open_console()
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("verdict")
-    table.add_column("check", no_wrap=True)
-    table.add_column("figure", justify="right", no_wrap=True)
-    table.add_column("finding and remedy", overflow="fold")
-    passed = [finding for finding in report.findings if finding.verdict == "ok"]
-    for finding in (*report.faults, *([] if quiet else passed)):
+    table = make_table({"verdict": {}, "check": NO_WRAP, "figure": NUMBER, "finding and remedy": FOLD})
+    for finding in (*report.faults, *(() if quiet else report.passed)):
         remedy = f"\n→ {printable(finding.remedy)}" if finding.remedy else ""
         # Text, not markup: labels of the log may contain brackets
         table.add_row(

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
-from typing import Any, cast
+from typing import Any, NamedTuple, cast
 
 from backcast._progress import ProgressBar, progress_bar
 from backcast.errors import StopEvaluation, printable
@@ -23,22 +23,33 @@ def print_status(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-class RunProgress:
+class Interrupt:
+    """Whether Ctrl-C was pressed."""
+
+    def __init__(self) -> None:
+        self.requested = False
+
+    def raise_if_requested(self) -> None:
+        """Raise :class:`StopEvaluation` after Ctrl-C."""
+        if self.requested:
+            raise StopEvaluation
+
+
+class RunProgress(NamedTuple):
     """Moves the progress bar of a run, and stops the run after Ctrl-C."""
 
-    def __init__(self, bar: ProgressBar, interrupt: Interrupt) -> None:
-        self._bar = bar
-        self._interrupt = interrupt
+    bar: ProgressBar
+    interrupt: Interrupt
 
     def start_task(self, name: str) -> None:
         """Show the name of the next task."""
-        self._bar.start_task(name)
-        self._interrupt.raise_if_requested()
+        self.bar.start_task(name)
+        self.interrupt.raise_if_requested()
 
     def advance(self, events: int) -> None:
         """Add processed events; the progress callback of ``evaluate`` and ``compare``."""
-        self._bar.advance(events)
-        self._interrupt.raise_if_requested()
+        self.bar.advance(events)
+        self.interrupt.raise_if_requested()
 
 
 @contextmanager
@@ -53,18 +64,6 @@ def watch_run(events: int, tasks: int, *, quiet: bool) -> Iterator[RunProgress]:
         drift_warnings_as_lines(),
     ):
         yield RunProgress(bar, interrupt)
-
-
-class Interrupt:
-    """Whether Ctrl-C was pressed."""
-
-    def __init__(self) -> None:
-        self.requested = False
-
-    def raise_if_requested(self) -> None:
-        """Raise :class:`StopEvaluation` after Ctrl-C."""
-        if self.requested:
-            raise StopEvaluation
 
 
 @contextmanager

@@ -22,8 +22,8 @@ from backcast.io.limits import free_memory
 # for the length of the progress bar: passes over the whole log, and the usual number of subsets, each a quarter of it
 WHOLE_PASSES, USUAL_REPLICATES = 16, 300
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
-OPTIONAL_COLUMNS = ("times", "available", "logging_probabilities")
-LOG_OPTIONS = ("n_actions", "action_labels", "hash_size", "reward_range")
+VW_OPTIONS = ("n_actions", "hash_size", "reward_range")
+TABLE_OPTIONS = (*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities")
 MEMORY_SHARE = 0.5  # of the free memory that a log may fill: an evaluation needs memory beside the log
 ENGINES = ("local", "dask", "ray")
 CONNECT_SECONDS = 10  # for a scheduler to respond, and for its first worker to appear
@@ -225,7 +225,7 @@ def run_evaluations(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: b
     """Evaluate each policy, with a progress bar; after Ctrl-C, return the estimates so far."""
     estimates: dict[str, bc.Estimate] = {}
     passes = options.count_passes() if isinstance(log, bc.Log) else 1
-    with options.engine.connect(), watch_run(_count_events(log) * passes, len(options.policies), quiet=quiet) as run:
+    with options.engine.connect(), watch_run((log.n_events or 0) * passes, len(options.policies), quiet=quiet) as run:
         for name, policy in options.policies.items():
             try:
                 run.start_task(name)
@@ -246,7 +246,7 @@ def run_comparison(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: bo
     """Compare the policies, with a progress bar."""
     # parts of a stream are processed once for all policies, or once for each: the bar is as long as the latter
     passes = options.count_passes() if isinstance(log, bc.Log) else len(options.policies)
-    with options.engine.connect(), watch_run(_count_events(log) * passes, 1, quiet=quiet) as run:
+    with options.engine.connect(), watch_run((log.n_events or 0) * passes, 1, quiet=quiet) as run:
         run.start_task(f"{len(options.policies)} policies")
         return bc.compare(
             log,
@@ -268,7 +268,10 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
                 "stream is set, but logs of Vowpal Wabbit and logs whose propensities are estimated are read whole; "
                 "leave it out"
             )
-        return _read_vw(settings, path) if is_vw else bc.read_log(path, **_column_arguments(settings))
+        if not is_vw:
+            return bc.read_log(path, **_column_arguments(settings))
+        file_format = None if settings.get("format") == "vw" else settings.get("format")
+        return bc.read_vw(path, format=file_format, **_select_arguments(settings, *VW_OPTIONS))
     stream = bc.scan_log(path, **_column_arguments(settings))
     free = free_memory()
     if as_stream is None and free is not None and stream.bytes_in_memory > MEMORY_SHARE * free:
@@ -294,12 +297,6 @@ def _is_vw_log(settings: Settings, path: str) -> bool:
     return True
 
 
-def _read_vw(settings: Settings, path: str) -> bc.Log:
-    file_format = settings.get("format")
-    arguments = _select_arguments(settings, "n_actions", "hash_size", "reward_range")
-    return bc.read_vw(path, format=None if file_format == "vw" else file_format, **arguments)
-
-
 def _column_arguments(settings: Settings) -> dict[str, Any]:
     """Return the arguments of ``read_log`` and ``scan_log``."""
     return {
@@ -308,7 +305,7 @@ def _column_arguments(settings: Settings) -> dict[str, Any]:
         "reward": settings.require("reward", "the column of the reward"),
         "propensity": _propensity_argument(settings),
         "format": settings.get("format"),
-        **_select_arguments(settings, *LOG_OPTIONS, *OPTIONAL_COLUMNS),
+        **_select_arguments(settings, *TABLE_OPTIONS),
     }
 
 
@@ -342,12 +339,8 @@ def describe_log(log: bc.Log | bc.LogStream, source: str) -> dict[str, Any]:
     """Return what tables and reports show about a log."""
     return {
         "log": source,
-        "events": _count_events(log),
+        "events": log.n_events or 0,
         "actions": log.n_actions,
         "features": log.n_features,
         "average reward in the log": float(log.rewards.mean()) if isinstance(log, bc.Log) else log.average_reward(),
     }
-
-
-def _count_events(log: bc.Log | bc.LogStream) -> int:
-    return log.n_events or 0

@@ -8,7 +8,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -64,13 +63,14 @@ class _ReplayEvaluator:
         if isinstance(request.log, LogStream):
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
         inputs = ReplicateInputs(*out_of_sample_predictions(request), request.horizon)
+        enough_rounds = SPARE_ROUNDS * request.horizon
         return run_replicates(
             inputs,
             request,
             policies,
             one_pass=self._replay_permutation,
             default_interval=GroupJackknife(),
-            long_enough=partial(_has_spare_rounds, request.horizon),
+            long_enough=lambda passes: float(np.mean([result.rounds for result in passes])) >= enough_rounds,
             horizon_error=_horizon_error,
         )
 
@@ -251,10 +251,6 @@ def _select_q(evaluator: DRns, request: EvaluationRequest) -> Estimate:
         evaluator=evaluator.name,
         notes=(note, *chosen.notes),
     )
-
-
-def _has_spare_rounds(horizon: int, passes: Sequence[PassResult]) -> bool:
-    return float(np.mean([result.rounds for result in passes])) >= SPARE_ROUNDS * horizon
 
 
 def _horizon_error(inputs: ReplicateInputs, reached: int) -> HorizonNotReached:

@@ -1,25 +1,21 @@
-"""Input of the intervals: event columns, moments, aggregates, WeightedSample, known bounds of an event value."""
+"""Input of the intervals: event columns, moments, aggregates, WeightedSample."""
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._kernels.jit import compiled
-from backcast._validation import at_least
 from backcast.diagnostics import effective_sample_size
-from backcast.errors import OptionError
 from backcast.estimate import Interval
 
 BASE, WEIGHT, TERM, RATIO, RESIDUAL, BOUND = range(6)
 N_COLUMNS = 6
 AGGREGATED = [BASE, WEIGHT, TERM]  # the columns whose means an aggregate reads
-ROUNDING = 1e-9  # relative excess over a declared bound that counts as rounding error
 FIXED_VALUE = "V(pi): what the policy earns per round"
 
 
@@ -84,7 +80,6 @@ class Moments:
 
     @classmethod
     def of(cls, columns: EventColumns) -> Moments:
-        """Return the moments of one block."""
         if columns.base.size == 0:
             return cls.empty()
         matrix = np.stack(columns)
@@ -155,12 +150,12 @@ class Aggregate(Protocol):
         ...
 
     def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the aggregate with its constants fitted on other events, given their moments."""
-        ...
+        """Return the aggregate with its constants, if it has any, fitted on other events, given their moments."""
+        return self
 
 
 @dataclass(frozen=True)
-class Mean:
+class Mean(Aggregate):
     """``mean(base) + mean(term)``: an average of independent event values.
 
     >>> Mean().value(0.25, 2.0, 0.5)
@@ -168,20 +163,14 @@ class Mean:
     """
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative: all event values count the same."""
         return 1.0, 0.0, 1.0
-
-    def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the same aggregate; it has no fitted constants."""
-        return self
 
 
 @dataclass(frozen=True)
-class SelfNormalizedMean:
+class SelfNormalizedMean(Aggregate):
     """``mean(base) + mean(term) / mean(weight)`` (Swaminathan and Joachims 2015).
 
     >>> SelfNormalizedMean().value(0.25, 2.0, 0.5)
@@ -189,21 +178,17 @@ class SelfNormalizedMean:
     """
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term / weight
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative of the quotient."""
         return 1.0, -term / weight**2, 1.0 / weight
-
-    def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the same aggregate; it has no fitted constants."""
-        return self
 
 
 @dataclass(frozen=True)
-class ControlVariateMean:
+class ControlVariateMean(Aggregate):
     """``mean(base) + mean(term) - baseline (mean(weight) - 1)``: weights are known to average 1.
+
+    The slope is for a given baseline: the error of the baseline is of a smaller order.
 
     >>> ControlVariateMean(0.5).value(0.0, 1.25, 0.5)
     0.375
@@ -212,15 +197,12 @@ class ControlVariateMean:
     baseline: Any
 
     def value(self, base: Any, weight: Any, term: Any) -> Any:
-        """Return the estimate."""
         return base + term - self.baseline * (weight - 1.0)
 
     def slope(self, base: float, weight: float, term: float) -> tuple[float, float, float]:
-        """Return the derivative for a given baseline; the error of the baseline is of a smaller order."""
         return 1.0, -self.baseline, 1.0
 
     def refit(self, mean_weight: Any, var_weight: Any, cov_weight_term: Any) -> Aggregate:
-        """Return the aggregate with the best baseline for the other events."""
         return ControlVariateMean(best_baseline(mean_weight, var_weight, cov_weight_term))
 
 
@@ -295,17 +277,14 @@ class WeightedSample:
 
     @classmethod
     def of(cls, columns: EventColumns, aggregate: Aggregate | None = None) -> WeightedSample:
-        """Return the sample of one block in memory."""
         return cls(Moments.of(columns), aggregate or Mean(), lambda: iter((columns,)))
 
     @property
     def value(self) -> float:
-        """The estimate."""
         return float(self.aggregate.value(*self.moments.mean[AGGREGATED]))
 
     @property
     def std_error(self) -> float:
-        """Its standard error by the delta method."""
         return std_error(self.aggregate, self.moments)
 
     def influence(self) -> FloatArray:
@@ -344,113 +323,3 @@ def sample_from_values(*values: float) -> WeightedSample:
     value = np.array(values, dtype=np.float64)
     ones = np.ones_like(value)
     return WeightedSample.of(EventColumns(0 * ones, ones, value, ones, value, ones))
-
-
-def check_largest_weight(largest_weight: float | None) -> None:
-    """Raise if a bound on the weights is below 1, their mean."""
-    if largest_weight is not None and not math.isinf(largest_weight):
-        at_least("largest_weight", largest_weight, 1.0)
-
-
-def require_reward_range(sample: WeightedSample, method: str) -> tuple[float, float]:
-    """Return the declared reward range, or raise an error that explains how to declare one."""
-    if sample.reward_range is None:
-        raise OptionError(
-            f"the {method} interval needs known bounds of the reward and the log declares none; "
-            "declare them with reward_range=(low, high) when the log is built or read, or use Normal()"
-        )
-    return sample.reward_range
-
-
-def require_weighted_rewards(sample: WeightedSample, method: str) -> None:
-    """Raise if the estimate uses transformed weights or a reward model."""
-    if not sample.weighs_rewards:
-        raise OptionError(
-            f"the {method} interval is about weighted rewards and {sample.evaluator} uses a reward model or "
-            "transformed weights; use it with IPS, SNIPS or BaselineIPS, or use Normal() or Bootstrap() here"
-        )
-
-
-def find_ratio_bound(sample: WeightedSample, largest_weight: float | None) -> float:
-    """Return the bound on ``pi/p``: the one given, or the one that the log shows, or infinity.
-
-    A log that records all the logger's probabilities shows the largest ratio of its contexts (contexts that are missing
-    are too rare to matter: together they contribute about 1/n of the reward range), and a log of a uniform logger shows
-    the number of actions. The smallest logged propensity of other logs is no bound: actions that are even rarer are
-    missing from the log, and may contribute much.
-    """
-    if largest_weight is None:
-        return float(sample.moments.high[BOUND]) if sample.bound_known else math.inf
-    largest_logged = float(sample.moments.high[RATIO])
-    if largest_logged > largest_weight * (1 + ROUNDING):
-        raise OptionError(
-            f"largest_weight is {largest_weight:g} and the log has a weight of {largest_logged:g}; "
-            "give a bound that holds"
-        )
-    return largest_weight
-
-
-def require_bound(bound: float, method: str) -> float:
-    """Return the bound on the weights if it is finite, or raise an error that explains how to declare one."""
-    if math.isinf(bound):
-        raise OptionError(
-            f"the {method} interval holds for every n only with a known bound on the weights pi/p, and this log shows "
-            "none; declare it with largest_weight=1/floor, where floor is the smallest probability that the logger "
-            "ever gives to an action, or give the log its logging_probabilities. Without either, use CressieRead() or "
-            "Betting() with IPS, which need no bound, or Normal()"
-        )
-    return bound
-
-
-def event_range(sample: WeightedSample, largest_weight: float | None, method: str) -> tuple[float, float]:
-    """Bounds of every event value ``base + weight * residual``.
-
-    Transformed weights may have a bound that does not depend on the ratios.
-
-    >>> from dataclasses import replace
-    >>> half = replace(sample_from_values(0.0, 1.0), reward_range=(-1, 1), base_range=(0, 0), residual_range=(-1, 1))
-    >>> event_range(half, 4.0, "Hoeffding")
-    (-4.0, 4.0)
-    """
-    if not isinstance(sample.aggregate, Mean):
-        raise OptionError(
-            f"the {method} interval is about averages and {sample.evaluator} is not one; use it with IPS or DR, "
-            "or use Normal(), Bootstrap() or CressieRead() here"
-        )
-    require_reward_range(sample, method)
-    assert sample.base_range is not None
-    assert sample.residual_range is not None
-    for column, (low, high) in ((BASE, sample.base_range), (RESIDUAL, sample.residual_range)):
-        slack = ROUNDING * (1.0 + abs(low) + abs(high))
-        # predictions computed elsewhere may leave the reward range; then an event value has no known bounds
-        if sample.moments.low[column] < low - slack or sample.moments.high[column] > high + slack:
-            raise OptionError(
-                f"the {method} interval needs predictions within the reward range {sample.reward_range}; the reward "
-                "model leaves it. Clip its predictions, or use Normal()"
-            )
-    weight = require_bound(sample.largest(find_ratio_bound(sample, largest_weight)), method)
-    low = sample.base_range[0] + min(0.0, weight * sample.residual_range[0])
-    high = sample.base_range[1] + max(0.0, weight * sample.residual_range[1])
-    return float(low), float(high)
-
-
-def interval_for_mean(
-    sample: WeightedSample,
-    largest_weight: float | None,
-    level: float,
-    method: str,
-    half_width: Callable[[float], float],
-) -> Interval:
-    """``value ± half_width(width)`` for independent events whose values lie in a range of known width."""
-    low, high = event_range(sample, largest_weight, method)
-    half = half_width(high - low)
-    interval = Interval(sample.value - half, sample.value + half, level, method, "independent", sample.estimand)
-    return clip_to_reward_range(interval, sample)
-
-
-def clip_to_reward_range(interval: Interval, sample: WeightedSample) -> Interval:
-    """Move the ends into the reward range, which contains the value of every policy."""
-    if not sample.weights_average_one or sample.reward_range is None:
-        return interval
-    low, high = sample.reward_range
-    return replace(interval, low=min(max(interval.low, low), high), high=max(min(interval.high, high), low))

@@ -7,16 +7,8 @@ from dataclasses import dataclass
 from typing import NamedTuple
 
 from backcast.estimate import Interval, normal_quantile, student_quantile
-from backcast.intervals._sample import (
-    TERM,
-    WEIGHT,
-    Moments,
-    WeightedSample,
-    check_largest_weight,
-    find_ratio_bound,
-    require_reward_range,
-    require_weighted_rewards,
-)
+from backcast.intervals._bounds import WeightBound, find_ratio_bound, require_reward_range, require_weighted_rewards
+from backcast.intervals._sample import TERM, WEIGHT, Moments, WeightedSample
 
 TINY = 1e-12  # variances and budgets below this are rounding errors
 
@@ -62,7 +54,7 @@ class Student:
 
 
 @dataclass(frozen=True)
-class CressieRead:
+class CressieRead(WeightBound):
     """Empirical likelihood with the Cressie-Read power -2 (Karampatziakis, Langford and Mineiro 2020).
 
     Considers all reweightings of the log that are likely enough and under which the weights average 1, as they must;
@@ -87,11 +79,6 @@ class CressieRead:
     [0.4018, 0.5982] (95 % Cressie-Read)
     """
 
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
-
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval within the reward range."""
         low, high = require_reward_range(sample, "Cressie-Read")
@@ -101,7 +88,8 @@ class CressieRead:
         budget = divergence_budget(sums, max_weight, level)
         least = least_value_with_imagined_event(sums, low, max_weight, budget)
         # the largest value is minus the least value of the negated rewards
-        most = least_value_with_imagined_event(sums.with_negated_rewards(), -high, max_weight, budget)
+        negated = sums._replace(wr=-sums.wr, wwr=-sums.wwr)
+        most = least_value_with_imagined_event(negated, -high, max_weight, budget)
         ends = low if least is None else max(low, least), high if most is None else min(high, -most)
         return Interval(*ends, level, "Cressie-Read", "asymptotic", sample.estimand)
 
@@ -160,10 +148,6 @@ class WeightSums(NamedTuple):
             self.wwr + weight * term,
             self.wwrr + term * term,
         )
-
-    def with_negated_rewards(self) -> WeightSums:
-        """Return the sums with the sign of every reward changed."""
-        return self._replace(wr=-self.wr, wwr=-self.wwr)
 
 
 def divergence_budget(sums: WeightSums, max_weight: float, level: float) -> float:

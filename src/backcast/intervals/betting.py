@@ -13,14 +13,14 @@ from backcast._arrays import FloatArray
 from backcast._kernels.jit import compiled
 from backcast._validation import count
 from backcast.estimate import Interval
-from backcast.intervals._sample import (
-    WeightedSample,
-    check_largest_weight,
+from backcast.intervals._bounds import (
+    WeightBound,
     clip_to_reward_range,
     event_range,
     find_ratio_bound,
     require_reward_range,
 )
+from backcast.intervals._sample import WeightedSample
 
 MAX_LOSS = 0.75  # largest share of the wealth that one event may cost: Waudby-Smith and Ramdas's for a given n
 GRID = 128  # candidate values tried at a time; two rounds leave 1/16,000 of the range
@@ -44,7 +44,7 @@ class Game(NamedTuple):
 
 
 @dataclass(frozen=True)
-class Betting:
+class Betting(WeightBound):
     """A confidence sequence by betting (Waudby-Smith and Ramdas 2024; Karampatziakis, Mineiro and Ramdas 2021).
 
     For every candidate value a bettor bets, event by event, that the truth is larger (and another that it is
@@ -74,11 +74,10 @@ class Betting:
     [0.433, 0.5671] (95 % betting)
     """
 
-    largest_weight: float | None = None
     tuned_for: int | None = None
 
     def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
+        super().__post_init__()
         if self.tuned_for is not None:
             count("tuned_for", self.tuned_for)
 

@@ -9,19 +9,20 @@ import numpy as np
 
 from backcast._request import SeedKey
 from backcast.estimate import Interval
-from backcast.intervals._sample import (
-    WeightedSample,
-    check_largest_weight,
+from backcast.intervals._bounds import (
+    WeightBound,
+    event_range,
     find_ratio_bound,
-    interval_for_mean,
+    interval_around,
     require_bound,
     require_reward_range,
     require_weighted_rewards,
 )
+from backcast.intervals._sample import WeightedSample
 
 
 @dataclass(frozen=True)
-class Hoeffding:
+class Hoeffding(WeightBound):
     """``value ± (high - low) sqrt(log(2/alpha) / 2n)`` (Hoeffding 1963), for event values within [low, high].
 
     Assumption: independent events, rewards within the declared range, weights within the bound; then it covers for
@@ -45,19 +46,15 @@ class Hoeffding:
     By hand: log(2/alpha) = 1, and sqrt(1/400) = 0.05.
     """
 
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
-
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
-        root = math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
-        return interval_for_mean(sample, self.largest_weight, level, "Hoeffding", lambda width: width * root)
+        low, high = event_range(sample, self.largest_weight, "Hoeffding")
+        half_width = (high - low) * math.sqrt(math.log(2 / (1 - level)) / (2 * sample.moments.n))
+        return interval_around(sample, half_width, level, "Hoeffding")
 
 
 @dataclass(frozen=True)
-class EmpiricalBernstein:
+class EmpiricalBernstein(WeightBound):
     """``value ±`` the bound of Maurer and Pontil (2009): the leading term is the sample variance, not the range.
 
     Assumption: independent events and bounds as for :class:`Hoeffding`; then it covers for every n.
@@ -80,19 +77,12 @@ class EmpiricalBernstein:
     By hand: no variance, log(4/alpha) = 3, and 7 * 3 / (3 * 700) = 0.01.
     """
 
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
-
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval around the estimate."""
-        n, variance = sample.moments.n, sample.moments.n * sample.std_error**2
-
-        def half_width(width: float) -> float:
-            return empirical_bernstein_half_width(variance, width, n, (1 - level) / 2)
-
-        return interval_for_mean(sample, self.largest_weight, level, "empirical Bernstein", half_width)
+        low, high = event_range(sample, self.largest_weight, "empirical Bernstein")
+        n = sample.moments.n
+        half_width = empirical_bernstein_half_width(n * sample.std_error**2, high - low, n, (1 - level) / 2)
+        return interval_around(sample, half_width, level, "empirical Bernstein")
 
 
 def empirical_bernstein_half_width(variance: float, width: float, n: int, alpha: float) -> float:
@@ -108,7 +98,7 @@ def empirical_bernstein_half_width(variance: float, width: float, n: int, alpha:
 
 
 @dataclass(frozen=True)
-class ClopperPearson:
+class ClopperPearson(WeightBound):
     """Keep each event with probability ``w / largest weight``; binomial interval for the share of successes among them.
 
     The kept events follow exactly the distribution of events that the policy would have met live, so the binomial
@@ -131,11 +121,6 @@ class ClopperPearson:
     >>> print(ClopperPearson(largest_weight=1.0).interval(sample, level=0.5))
     [0, 0.75] (50 % Clopper-Pearson)
     """
-
-    largest_weight: float | None = None
-
-    def __post_init__(self) -> None:
-        check_largest_weight(self.largest_weight)
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
         """Return the interval within the reward range."""

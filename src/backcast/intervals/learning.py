@@ -81,7 +81,7 @@ class Influence(NamedTuple):
 
 
 def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
-    """Covariance over logs from replicates on subsets of groups.
+    """Covariance over logs of m quantities, ``(B, m)``, from B replicates on subsets of groups, ``(B, G)``.
 
     With ``N_bg`` in {0, 1} the presence of group g in replicate b, s groups of G in each of B replicates,
     ``C_g = mean_b (N_bg - s/G)(theta_b - mean theta)`` and v the covariance of the replicates, the covariance is
@@ -90,15 +90,6 @@ def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
     noise; the noise is a sum of G squares with G - 1 degrees of freedom, so its standard deviation is
     ``sqrt(2 / (G-1))`` of its mean.
 
-    Parameters
-    ----------
-    estimates
-        ``(B, m)``: m quantities in each of B replicates.
-    member
-        ``(B, G)``: which groups were in which replicate.
-
-    Examples
-    --------
     Two groups, one at a time, worth 0 and 1: the mean of both has variance 1/4 around it, up to (G-1)/G.
 
     >>> influence = group_influence(np.array([[0.0], [1.0]] * 50), np.array([[1.0, 0.0], [0.0, 1.0]] * 50))

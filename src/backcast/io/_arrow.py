@@ -45,7 +45,10 @@ def build_log(batches: Iterable[pa.RecordBatch], n: int, layout: ColumnLayout, l
     """
     builder = _LogBuilder(n, layout, labels)
     for batch in batches:
-        builder.add(batch)
+        try:
+            builder.add(batch)
+        except RowError as error:
+            raise error.shift(builder.n_filled) from None
     return builder.build()
 
 
@@ -58,7 +61,10 @@ class _LogBuilder:
         matrices = bool(layout.available) + bool(layout.logging)
         check_size(n, context_numbers + 3 + len(labels) * matrices)
         try:
-            self.contexts = _allocate_contexts(n, layout)
+            # Features, or the entries of a CSR matrix, one per context column: text is a one at its hashed index.
+            shape = (n, len(layout.features) if layout.is_sparse else layout.n_features)
+            self.values = np.ones(shape) if layout.is_sparse else np.zeros(shape)
+            self.indices = np.empty(shape, dtype=np.int32) if layout.is_sparse else None
             self.actions: IntArray = np.empty(n, dtype=np.int64)
             self.rewards, self.propensities = np.empty(n), np.empty(n)
             self.available = np.empty((n, len(labels))) if layout.available else None
@@ -73,18 +79,8 @@ class _LogBuilder:
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Copy a batch into the next rows."""
-        try:
-            self._fill(batch, slice(self.n_filled, self.n_filled + batch.num_rows))
-        except RowError as error:
-            raise error.shift(self.n_filled) from None
-        self.n_filled += batch.num_rows
-
-    def _fill(self, batch: pa.RecordBatch, rows: slice) -> None:
-        columns = self.layout.columns
-        if isinstance(self.contexts, tuple):
-            _fill_sparse(*self.contexts, rows.start, batch, self.layout)
-        else:
-            _fill_dense(self.contexts, rows.start, batch, self.layout)
+        columns, rows = self.layout.columns, slice(self.n_filled, self.n_filled + batch.num_rows)
+        self._fill_contexts(batch, rows)
         self.actions[rows] = self.encoder.encode(batch.column(columns.action))
         self.rewards[rows] = to_numbers(batch.column(columns.reward), columns.reward, "reward")
         if isinstance(columns.propensity, str):
@@ -101,6 +97,21 @@ class _LogBuilder:
                 _fill_matrix(self.available[rows], batch, names, "available")
         if self.logging is not None:
             _fill_matrix(self.logging[rows], batch, self.layout.logging, "logging_probabilities")
+        self.n_filled += batch.num_rows
+
+    def _fill_contexts(self, batch: pa.RecordBatch, rows: slice) -> None:
+        numbers: list[tuple[Feature, int]] = []
+        for position, feature in enumerate(self.layout.features):
+            index: Any = feature.first
+            if feature.is_text:
+                index += hash_column(batch.column(feature.name), feature.name, self.layout.columns.hash_size)
+            else:
+                numbers.append((feature, position if self.layout.is_sparse else feature.first))
+            if self.indices is not None:
+                self.indices[rows, position] = index
+            elif feature.is_text:
+                self.values[rows][np.arange(batch.num_rows), index] = 1.0
+        _fill_numbers(self.values[rows], batch, numbers)
 
     def build(self) -> Log:
         """Return the log; all rows must be filled."""
@@ -121,57 +132,23 @@ class _LogBuilder:
             raise _name_context_column(error, contexts, self.layout) from None
 
     def _finish_contexts(self) -> Contexts:
-        if not isinstance(self.contexts, tuple):
-            return self.contexts
+        if self.indices is None:
+            return self.values
         import scipy.sparse
 
-        values, indices = self.contexts
-        n, per_row = values.shape
-        row_starts = np.arange(n + 1) * per_row
-        shape = (n, self.layout.n_features)
-        matrix = scipy.sparse.csr_array((values.ravel(), indices.ravel(), row_starts), shape=shape)
+        n, per_row = self.indices.shape
+        entries = self.values.ravel(), self.indices.ravel(), np.arange(n + 1) * per_row
+        matrix = scipy.sparse.csr_array(entries, shape=(n, self.layout.n_features))
         matrix.eliminate_zeros()
         return matrix
 
 
-def _allocate_contexts(n: int, layout: ColumnLayout) -> FloatArray | tuple[FloatArray, npt.NDArray[np.int32]]:
-    """Return an empty array, or the values and column indices of a CSR matrix with one entry per context column."""
-    if layout.is_sparse:
-        per_row = len(layout.features)
-        return np.ones((n, per_row)), np.empty((n, per_row), dtype=np.int32)
-    shape = (n, layout.n_features)
-    return np.zeros(shape) if any(feature.is_text for feature in layout.features) else np.empty(shape)
-
-
-def _fill_dense(contexts: FloatArray, start: int, batch: pa.RecordBatch, layout: ColumnLayout) -> None:
-    """Write the contexts of a batch into the rows from ``start`` on; features of text must be zero before."""
-    rows = np.arange(start, start + batch.num_rows)
-    for feature in layout.features:
-        if feature.is_text:
-            buckets = hash_column(batch.column(feature.name), feature.name, layout.columns.hash_size)
-            contexts[rows, feature.first + buckets] = 1.0
-    _fill_numbers(contexts, start, batch, [(f, f.first) for f in layout.features if not f.is_text])
-
-
-def _fill_sparse(
-    values: FloatArray, indices: npt.NDArray[np.int32], start: int, batch: pa.RecordBatch, layout: ColumnLayout
-) -> None:
-    """Write the value and the column index of each entry of a CSR matrix, from row ``start`` on."""
-    rows = slice(start, start + batch.num_rows)
-    for position, feature in enumerate(layout.features):
-        indices[rows, position] = feature.first
-        if feature.is_text:
-            column = batch.column(feature.name)
-            indices[rows, position] += hash_column(column, feature.name, layout.columns.hash_size)
-    _fill_numbers(values, start, batch, [(f, position) for position, f in enumerate(layout.features) if not f.is_text])
-
-
-def _fill_numbers(target: FloatArray, start: int, batch: pa.RecordBatch, features: list[tuple[Feature, int]]) -> None:
+def _fill_numbers(target: FloatArray, batch: pa.RecordBatch, features: list[tuple[Feature, int]]) -> None:
     """Write number columns into the columns of the target at these positions."""
     columns = [(to_numbers(batch.column(f.name), f.name, "context"), position) for f, position in features]
     # Strip by strip: writing one whole column after another would fetch each line of the target once per column.
     for first in range(0, batch.num_rows, STRIP):
-        strip = target[start + first : start + min(first + STRIP, batch.num_rows)]
+        strip = target[first : first + STRIP]
         for column, position in columns:
             strip[:, position] = column[first : first + STRIP]
 

@@ -66,21 +66,17 @@ class Profile:
 
     @property
     def is_whole(self) -> bool:
-        """Whether it holds whole numbers only."""
         return self.kind == "number" and self.numbers.size > 0 and bool((self.numbers == np.floor(self.numbers)).all())
 
     def lies_in(self, low: float, high: float) -> bool:
-        """Return whether it holds numbers of this range only."""
         return self.kind == "number" and self.numbers.size > 0 and self.low >= low and self.high <= high
 
     @property
     def low(self) -> float:
-        """The smallest number."""
         return float(self.numbers.min()) if self.numbers.size else float("nan")
 
     @property
     def high(self) -> float:
-        """The largest number."""
         return float(self.numbers.max()) if self.numbers.size else float("nan")
 
 
@@ -94,8 +90,10 @@ class Sample:
     columns: tuple[Profile, ...]
     table: Any
 
+    def profile(self, name: str | None) -> Profile | None:
+        return next((column for column in self.columns if column.name == name), None)
+
     def values(self, name: str) -> list[Any]:
-        """Return the values of a column."""
         return to_python_values(self.table.column(name).combine_chunks())
 
 
@@ -201,12 +199,10 @@ class Guesses:
     n_actions: int = 0
 
     def column(self, role: str) -> str | None:
-        """Return the one column of a role."""
         return self.roles[role].columns[0] if role in self.roles else None
 
     @property
     def assigned(self) -> set[str]:
-        """Columns that have a role."""
         return {name for guess in self.roles.values() for name in guess.columns}
 
 
@@ -217,10 +213,10 @@ def guess_columns(sample: Sample) -> Guesses:
     _guess_column(guesses, "action", [c for c in sample.columns if _may_be_action(c, sample.rows)])
     _guess_column(guesses, "reward", [c for c in sample.columns if c.kind == "number" and not c.missing])
     _guess_times(guesses, sample)
-    for column in sample.columns:
-        if column.name == guesses.column("action"):
-            from_zero = column.is_whole and column.low == 0 and not column.is_boolean
-            guesses.n_actions = int(column.high) + 1 if from_zero else column.distinct
+    action = sample.profile(guesses.column("action"))
+    if action is not None:
+        from_zero = action.is_whole and action.low == 0 and not action.is_boolean
+        guesses.n_actions = int(action.high) + 1 if from_zero else action.distinct
     _guess_matrices(guesses, sample)
     _guess_context(guesses, sample)
     _add_doubts(guesses, sample)

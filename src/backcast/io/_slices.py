@@ -20,7 +20,6 @@ from backcast.io._files import REMEDIES, Files, FileStamp, convert_read_errors, 
 from backcast.io.limits import check_columns, check_depth
 
 SCHEMA_THREADS = 8
-FILES_PER_TASK = 16  # files whose schemas a thread reads at a time
 READ_VALUES = 2**21  # values read at a time: 16 MB of numbers
 READ_ROWS = 2**16  # rows read at a time, at most
 BUFFER_BYTES = 2**25  # for the pages of all columns of a Parquet file together
@@ -59,7 +58,9 @@ def open_files(files: Files, checked_bytes: int | None = None) -> OpenedFiles:
         )
     by_path = {fragment.path: fragment for fragment in dataset.get_fragments()}
     fragments = tuple(by_path[path] for path in files.paths)
-    schemas = tuple(_read_schemas(fragments, files.format, dataset.schema))
+    # Several at once: a remote disk has a long latency per file.
+    with ThreadPoolExecutor(SCHEMA_THREADS, "backcast reads schemas") as pool:
+        schemas = tuple(pool.map(lambda fragment: _read_schema(fragment, files.format, dataset.schema), fragments))
     return OpenedFiles(files.format, fragments, schemas, _common_schema(schemas), stamps)
 
 
@@ -71,18 +72,6 @@ def _check_nesting(path: str, filesystem: Any, checked_bytes: int | None) -> Non
         raise
     except LogError as problem:
         raise SourceError(f"{path}: {problem}. {REMEDIES['ndjson']}") from None
-
-
-def _read_schemas(fragments: Sequence[Any], file_format: str, dataset_schema: pa.Schema) -> Iterator[pa.Schema]:
-    """Read the schema of each file, several at once: a remote disk has a long latency per file."""
-
-    def read_some(fragments: Sequence[Any]) -> list[pa.Schema]:
-        return [_read_schema(fragment, file_format, dataset_schema) for fragment in fragments]
-
-    tasks = [fragments[i : i + FILES_PER_TASK] for i in range(0, len(fragments), FILES_PER_TASK)]
-    with ThreadPoolExecutor(SCHEMA_THREADS, "backcast reads schemas") as pool:
-        for schemas in pool.map(read_some, tasks):
-            yield from schemas
 
 
 def _read_schema(fragment: Any, file_format: str, dataset_schema: pa.Schema) -> pa.Schema:
@@ -223,7 +212,6 @@ class FileSlice:
 
     @property
     def path(self) -> str:
-        """The file."""
         return str(self.fragment.path)
 
     @property
@@ -257,10 +245,6 @@ class FileSlice:
             if most is not None and n_rows >= most:
                 break
         return n_rows
-
-    def with_row_count(self, name: str) -> FileSlice:
-        """Return the same slice with its number of rows, counted by reading one column if it is unknown."""
-        return self if self.n_rows is not None else replace(self, n_rows=self.count_rows(name))
 
     def read_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
         """Yield these columns in file order, with no more than a few batches in memory.

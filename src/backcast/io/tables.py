@@ -10,9 +10,10 @@ import pyarrow as pa
 from backcast.errors import ColumnError, LogError, OptionError
 from backcast.io._arrow import build_log, collect_labels, find_known_labels
 from backcast.io._columns import ColumnSpec, resolve_columns
+from backcast.io._file_stream import open_stream
 from backcast.io._files import FilePath, find_files
 from backcast.io._slices import open_files, to_slices
-from backcast.io.stream import LogStream, open_stream
+from backcast.io.stream import LogStream
 from backcast.log import Log
 
 

@@ -4,15 +4,13 @@ from __future__ import annotations
 
 import bz2
 import gzip
-import json
 import lzma
 import math
 import os
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from itertools import chain, dropwhile, islice, takewhile
-from typing import IO, Any, NamedTuple, TypeAlias
+from typing import IO, Any
 
 import numpy as np
 
@@ -21,22 +19,14 @@ from backcast._log_validation import EncodedActions, RowError, check_number_of_a
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import FilePath, list_paths, match_pattern
+from backcast.io._vw_events import EVENT_READERS, Event, Features, Lines
 from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
 from backcast.log import Log
-
-Features: TypeAlias = "list[tuple[str, float]]"
-Label: TypeAlias = "tuple[int, float, float]"  # action, cost, probability
-Lines: TypeAlias = "Iterable[tuple[int, str]]"  # numbered from 1
 
 VW_EXTENSIONS = (".vw", ".dsjson")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 FILE_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 MANY_ACTIONS = 100_000  # a larger action number is more likely a typing error than a log
-UNSUPPORTED_LABELS = {
-    "ca": "continuous actions (cats) are not supported; only decisions among finitely many are",
-    "ccb": "decisions on several slots (ccb) are not supported; only one action per decision is",
-    "slates": "decisions on several slots (slates) are not supported; only one action per decision is",
-}
 
 
 def read_vw(
@@ -143,51 +133,19 @@ def _open(file: str) -> IO[str]:
     return stream
 
 
-@dataclass(frozen=True)
-class Event:
-    """A labelled decision.
-
-    ``actions`` holds the features of each action, or is None if there are only shared ones. ``probabilities`` are
-    those of the actions ``0..``, if logged; ``eligible`` are the eligible actions, if not all are.
-    """
-
-    line: int
-    action: int
-    cost: float
-    probability: float
-    shared: Features
-    actions: list[Features] | None = None
-    probabilities: list[float] | None = None
-    eligible: frozenset[int] = frozenset()
-    time: str | None = None
-    drop_rate: float = 0.0
-
-    @property
-    def n_actions(self) -> int:
-        """The number of actions that this decision shows to exist."""
-        if self.actions is not None:
-            return len(self.actions)
-        return max(self.action + 1, len(self.probabilities or ()), *(action + 1 for action in self.eligible))
-
-
-class _NumberedLines:
-    """Lines of a text with their numbers; ``current`` is the number of the line read last."""
-
-    def __init__(self) -> None:
-        self.current = 0
-
-    def read(self, stream: IO[str]) -> Iterator[tuple[int, str]]:
-        for self.current, text in enumerate(read_lines(stream), 1):
-            yield self.current, text
-
-
 def _read_events(file: str, vw_format: str) -> Iterator[Event]:
-    lines = _NumberedLines()
+    line = 0
+
+    def number_lines(stream: IO[str]) -> Lines:
+        nonlocal line
+        for line, text in enumerate(read_lines(stream), 1):  # noqa: UP028  # sets the line that an error names
+            yield line, text
+
     try:
         with _open(file) as stream:
-            yield from (event for event in EVENT_READERS[vw_format](lines.read(stream)) if event is not None)
+            yield from filter(None, EVENT_READERS[vw_format](number_lines(stream)))
     except (*FILE_ERRORS, ValueError, OverflowError, RecursionError, MemoryError) as problem:
-        where = f"{file}, line {lines.current}" if lines.current else file
+        where = f"{file}, line {line}" if line else file
         raise SourceError(f"{where}: cannot be read as {vw_format} ({problem})") from None
 
 
@@ -203,235 +161,6 @@ def _detect_format(file: str) -> str:
     # Only adf has shared lines and lines without a label.
     is_adf = any(line.startswith("shared") or not line.partition("|")[0].strip() for line in first_block)
     return "adf" if is_adf else "cb"
-
-
-def _to_number(value: object) -> float:
-    """Return a number from JSON or text; anything else, or a number that is too large, is a ValueError.
-
-    >>> _to_number("0.5"), _to_number(2)
-    (0.5, 2.0)
-    """
-    if isinstance(value, bool) or not isinstance(value, int | float | str):
-        raise ValueError(f"{value!r} is not a number")
-    try:
-        return float(value)
-    except OverflowError:
-        raise ValueError("a number is too large") from None
-
-
-# dsjson
-
-
-def _read_json_events(lines: Lines) -> Iterator[Event | None]:
-    for line, text in lines:
-        # Vowpal Wabbit writes lines such as [CHECKPOINT INFO LINE] into its logs.
-        if text.strip() and not text.startswith("["):
-            yield _parse_json_event(line, json.loads(text))
-
-
-def _parse_json_event(line: int, record: Any) -> Event | None:
-    """Return the decision of a line; None if it has no label to learn from."""
-    if not isinstance(record, dict):
-        raise ValueError("the line is not a JSON object")
-    _refuse_unsupported(record)
-    context = record.get("c")
-    if context is None or "_label_cost" not in record or record.get("_skipLearn"):
-        return None
-    if not isinstance(context, dict):
-        raise ValueError("c, the context, is not a JSON object")
-    actions = _get_list(context, "_multi")
-    index = record.get("_labelIndex")
-    action = int(_to_number(_get_required(record, "_label_Action"))) - 1 if index is None else int(_to_number(index))
-    if action < 0:
-        raise ValueError(f"the logged action is number {action + 1}; actions count from 1")
-    return Event(
-        line=line,
-        action=action,
-        cost=_to_number(record["_label_cost"]),
-        probability=_to_number(_get_required(record, "_label_probability")),
-        shared=_parse_json_features(context),
-        actions=None if actions is None else [_parse_json_features(action) for action in actions],
-        probabilities=_parse_probabilities(record),
-        time=str(record["Timestamp"]) if "Timestamp" in record else None,
-        drop_rate=_to_number(record.get("pdrop", 0.0)),
-    )
-
-
-def _refuse_unsupported(record: dict[str, Any]) -> None:
-    context = record.get("c")
-    if "_label_ca" in record:
-        raise ValueError(UNSUPPORTED_LABELS["ca"])
-    if "_outcomes" in record or (isinstance(context, dict) and "_slots" in context):
-        raise ValueError("decisions on several slots (ccb, slates) are not supported; only one action per line is")
-    observations = [item for item in _get_list(record, "o") or () if isinstance(item, dict)]
-    if any("_definitely_bad" in item or isinstance(item.get("v"), dict) for item in observations):
-        raise ValueError("interaction-grounded feedback (igl) is not supported; a numeric cost is needed")
-
-
-def _get_required(record: dict[str, Any], key: str) -> Any:
-    if record.get(key) is None:
-        raise ValueError(f"{key} is missing; every decision needs its logged action, cost and probability")
-    return record[key]
-
-
-def _get_list(record: dict[str, Any], key: str) -> list[Any] | None:
-    value = record.get(key)
-    if value is not None and not isinstance(value, list):
-        raise ValueError(f"{key} is {value!r}; it must be a list")
-    return value
-
-
-def _parse_probabilities(record: dict[str, Any]) -> list[float] | None:
-    """Return probabilities in the order of the actions; ``p`` is in the order of ``a``, which counts from 1 or 0."""
-    order, values = _get_list(record, "a"), _get_list(record, "p")
-    if not order or not values:
-        return None
-    first = 0 if 0 in order else 1
-    indices = [int(_to_number(action)) - first for action in order]
-    if sorted(indices) != list(range(len(values))):
-        raise ValueError(f"a lists the actions {order} but p has {len(values)} probabilities")
-    probabilities = [0.0] * len(values)
-    for index, value in zip(indices, values, strict=True):
-        probabilities[index] = _to_number(value)
-    return probabilities
-
-
-def _parse_json_features(node: Any, path: str = "") -> Features:
-    """Return the named numbers in a JSON value, by Vowpal Wabbit's conventions.
-
-    Text and true become indicators. Keys that start with an underscore are no features, except ``_text``, which
-    gives one feature per word.
-
-    >>> _parse_json_features({"geo": {"city": "Rome", "age": 3, "_id": 7}, "tags": ["a", "b"], "size": [0.5, 2]})
-    [('geo.city=Rome', 1.0), ('geo.age', 3.0), ('tags=a', 1.0), ('tags=b', 1.0), ('size[0]', 0.5), ('size[1]', 2.0)]
-    """
-    if node is None or node is False:
-        return []
-    if node is True:
-        return [(path, 1.0)]
-    if isinstance(node, str):
-        return [(f"{path}={node}", 1.0)]
-    features: Features = []
-    if isinstance(node, list):
-        for index, child in enumerate(node):
-            is_number = isinstance(child, int | float) and not isinstance(child, bool)
-            features += _parse_json_features(child, f"{path}[{index}]" if is_number else path)
-        return features
-    if isinstance(node, dict):
-        for key, child in node.items():
-            if key == "_text":
-                features += [(f"{path}._text={word}", 1.0) for word in str(child).split()]
-            elif not key.startswith("_"):
-                features += _parse_json_features(child, f"{path}.{key}" if path else key)
-        return features
-    return [(path, _to_number(node))]
-
-
-# cb and adf text
-
-
-def _read_cb_events(lines: Lines) -> Iterator[Event]:
-    """Yield one decision per line; actions count from 1, and those without a cost are the other eligible ones."""
-    for line, text in lines:
-        logged, others = _parse_label(text)
-        if logged is None:
-            continue
-        action, cost, probability = logged
-        first = min([action, *others])
-        if first < 1:
-            raise ValueError(f"the logged action is number {first}; actions count from 1")
-        eligible = frozenset(other - 1 for other in (action, *others)) if others else frozenset()
-        yield Event(line, action - 1, cost, probability, _parse_text_features(text), eligible=eligible)
-
-
-def _read_adf_events(lines: Lines) -> Iterator[Event | None]:
-    """Yield one decision per block: perhaps a shared line, then a line per action, the logged one with a label."""
-    block: list[_AdfLine] = []
-    for line, text in chain(lines, [(0, "")]):
-        if text.strip():
-            is_shared = text.partition("|")[0].split()[:1] == ["shared"]
-            label = None if is_shared else _parse_label(text)[0]
-            block.append(_AdfLine(line, is_shared, label, _parse_text_features(text)))
-        elif block:
-            yield _combine_block(block)
-            block = []
-
-
-class _AdfLine(NamedTuple):
-    line: int
-    is_shared: bool
-    label: Label | None
-    features: Features
-
-
-def _combine_block(block: list[_AdfLine]) -> Event | None:
-    """Return the decision of a block of lines; None if no action has a label."""
-    shared = block[0].features if block[0].is_shared else []
-    actions = block[1:] if block[0].is_shared else block
-    logged = [(index, action.label) for index, action in enumerate(actions) if action.label is not None]
-    if not logged:
-        return None
-    if len(logged) > 1:
-        raise ValueError(f"{len(logged)} actions of one decision carry a cost; only the one taken may")
-    index, (_, cost, probability) = logged[0]
-    return Event(block[0].line, index, cost, probability, shared, [action.features for action in actions])
-
-
-def _parse_label(text: str) -> tuple[Label | None, list[int]]:
-    """Return the action with its cost and probability, and the actions that are only listed."""
-    logged = None
-    others = []
-    for word in text.partition("|")[0].split():
-        if word in UNSUPPORTED_LABELS:
-            raise ValueError(UNSUPPORTED_LABELS[word])
-        values = word.split(":")
-        if word.startswith("'"):  # a tag
-            continue
-        if len(values) == 1:
-            others.append(_to_action_number(word))
-        elif len(values) != 3:
-            raise ValueError(f"the label {word!r} is not action:cost:probability")
-        elif logged is not None:
-            raise ValueError("two actions of one decision carry a cost; only the one taken may")
-        else:
-            logged = _to_action_number(values[0]), _to_number(values[1]), _to_number(values[2])
-    return logged, others
-
-
-def _to_action_number(word: str) -> int:
-    try:
-        return int(word)
-    except ValueError:
-        raise ValueError(f"the action {word!r} is not a whole number") from None
-
-
-def _parse_text_features(text: str) -> Features:
-    """Return the named numbers in ``|namespace:scale name:value`` after the label.
-
-    >>> _parse_text_features("1:0:0.5 |user age:2 new |:0.5 x")
-    [('user^age', 2.0), ('user^new', 1.0), ('^x', 0.5)]
-    """
-    features: Features = []
-    for section in text.rstrip("\r\n").split("|")[1:]:
-        words = section.split()
-        namespace, scale = "", 1.0
-        if words and not section[0].isspace():
-            namespace, _, scale_text = words.pop(0).partition(":")
-            scale = _to_number(scale_text) if scale_text else 1.0
-        for word in words:
-            name, _, value = word.partition(":")
-            features.append((f"{namespace}^{name}", scale * (_to_number(value) if value else 1.0)))
-    return features
-
-
-EVENT_READERS: dict[str, Callable[[Lines], Iterator[Event | None]]] = {
-    "dsjson": _read_json_events,
-    "cb": _read_cb_events,
-    "adf": _read_adf_events,
-}
-
-
-# Decisions to a log
 
 
 def _check_consistent(located: list[tuple[str, Event]]) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import copy
 import random
+import re
 import sys
 from collections import deque
 from collections.abc import Callable
@@ -30,19 +31,17 @@ GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator
 
 
 def class_name_of(policy: object) -> str:
-    """Return the name of a policy for error messages: its class.
-
-    >>> class_name_of(PolicyError("x"))
-    'PolicyError'
-    """
+    """Return the name of a policy for error messages: its class."""
     return type(policy).__name__
 
 
-def describe_policy(policy: object) -> str:
-    """Return the name of a policy in results: its repr, or its class if that is the default repr."""
-    # the default repr contains a memory address, which changes from run to run
-    text = repr(policy)
-    return class_name_of(policy) if " object at 0x" in text else text
+def describe(thing: object) -> str:
+    """Return the name of a policy or a reward model in results: its repr without memory addresses.
+
+    >>> describe([object()])
+    '[object]'
+    """
+    return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-fA-F]+>", r"\1", repr(thing))
 
 
 def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
@@ -214,14 +213,9 @@ class BlockScorer:
 
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """Return the events at these positions, copied out of the log."""
-        log = self._log
-        columns = (
-            log.columns.actions[positions],
-            log.columns.rewards[positions],
-            probabilities,
-            log.columns.rows[positions],
-        )
-        return TrainingBatch(self._contexts[positions], *columns)
+        columns = self._log.columns
+        actions, rewards, rows = columns.actions[positions], columns.rewards[positions], columns.rows[positions]
+        return TrainingBatch(self._contexts[positions], actions, rewards, probabilities, rows)
 
     def _validated(self, raw: Any, start: int, end: int) -> FloatArray:
         """Return the probabilities as an array for compiled code, or raise the first contract violation."""
@@ -304,7 +298,6 @@ def update_on_events(policy: Any, log: Log, probabilities: FloatArray) -> None:
 
 
 def concat_batches(batches: list[TrainingBatch]) -> TrainingBatch:
-    """Concatenate training batches."""
     if len(batches) == 1:
         return batches[0]
     contexts = concat_contexts([batch.contexts for batch in batches])

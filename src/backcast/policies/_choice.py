@@ -174,25 +174,8 @@ def panel_edges(means: FloatArray, sds: FloatArray) -> FloatArray:
     for a in range(means.size):
         for i in range(3):
             edges[3 * a + i] = min(max(means[a] + (i - 1) * PANEL_SDS * sds[a], low), high)
-    sort_small(edges)
+    edges.sort()
     return edges
-
-
-@compiled
-def sort_small(values: FloatArray) -> None:
-    """Sort a few values in place, by insertion.
-
-    >>> values = np.array([2.0, 3.0, 1.0])
-    >>> sort_small(values)
-    >>> values
-    array([1., 2., 3.])
-    """
-    for i in range(1, values.size):
-        value, j = values[i], i
-        while j > 0 and values[j - 1] > value:
-            values[j] = values[j - 1]
-            j -= 1
-        values[j] = value
 
 
 @compiled

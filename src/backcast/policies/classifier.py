@@ -57,7 +57,7 @@ class FromClassifier:
         self.minimize = minimize
         self._examples: list[list[tuple[Contexts, FloatArray]]] = []
         self._models: list[Any] = []
-        self._predictor: _LinearModels | _Models | None = None
+        self._stacked: _LinearModels | None = None
         self._initial = initial
 
     def __repr__(self) -> str:
@@ -90,16 +90,15 @@ class FromClassifier:
         """Return epsilon-greedy probabilities of the predictions."""
         if not self._models:
             raise PolicyError(f"{self!r} has not been started; call start(n_actions, n_features, rng) first")
-        if self._predictor is None:
-            linear = all(_is_linear(model) for model in self._models)
-            self._predictor = _stack_linear(self._models, int(contexts.shape[-1])) if linear else _Models(self._models)
-        predicted = self._predictor.predict(contexts)
+        if self._stacked is None and all(map(_is_linear, self._models)):
+            self._stacked = _LinearModels.stack(self._models, int(contexts.shape[-1]))
+        predicted = _predict(self._models, contexts) if self._stacked is None else self._stacked.predict(contexts)
         return greedy_probabilities(-predicted if self.minimize else predicted, self.epsilon, available)
 
     def _refit(self, action: int) -> None:
         from sklearn.base import clone, is_classifier
 
-        self._predictor = None
+        self._stacked = None
         # store the concatenation, so that a refit never copies the past twice
         contexts, rewards = _concat_examples(self._examples[action])
         self._examples[action] = [(contexts, rewards)]
@@ -109,21 +108,17 @@ class FromClassifier:
         self._models[action] = clone(self.estimator).fit(contexts, rewards)
 
 
-class _Models(NamedTuple):
-    """Models of any kind; a number predicts itself."""
-
-    models: list[Any]
-
-    def predict(self, contexts: Contexts) -> FloatArray:
-        return np.column_stack([self._predict_one(model, contexts) for model in self.models])
-
-    @staticmethod
-    def _predict_one(model: Any, contexts: Contexts) -> FloatArray:
+def _predict(models: list[Any], contexts: Contexts) -> FloatArray:
+    """Return the prediction of each model, of any kind; a number predicts itself."""
+    columns = []
+    for model in models:
         if isinstance(model, float):
-            return np.full(contexts.shape[0], model)
-        if hasattr(model, "predict_proba"):
-            return np.asarray(model.predict_proba(contexts) @ model.classes_)
-        return np.asarray(model.predict(contexts), dtype=np.float64)
+            columns.append(np.full(contexts.shape[0], model))
+        elif hasattr(model, "predict_proba"):
+            columns.append(np.asarray(model.predict_proba(contexts) @ model.classes_))
+        else:
+            columns.append(np.asarray(model.predict(contexts), dtype=np.float64))
+    return np.column_stack(columns)
 
 
 class _LinearModels(NamedTuple):
@@ -137,6 +132,19 @@ class _LinearModels(NamedTuple):
     logistic: BoolArray
     classes: FloatArray
 
+    @classmethod
+    def stack(cls, models: list[Any], n_features: int) -> _LinearModels:
+        slopes, intercepts = np.zeros((n_features, len(models))), np.zeros(len(models))
+        for action, model in enumerate(models):
+            if isinstance(model, float):
+                intercepts[action] = model
+            else:
+                slopes[:, action] = np.ravel(model.coef_)
+                intercepts[action] = float(np.ravel(model.intercept_)[0])
+        logistic = np.array([hasattr(model, "predict_proba") for model in models])
+        classes = [model.classes_ for model in models if hasattr(model, "predict_proba")]
+        return cls(slopes, intercepts, logistic, np.array(classes, dtype=np.float64).reshape(-1, 2))
+
     def predict(self, contexts: Contexts) -> FloatArray:
         from scipy.special import expit
 
@@ -145,19 +153,6 @@ class _LinearModels(NamedTuple):
         low, high = self.classes.T
         raw[:, self.logistic] = low + (high - low) * expit(raw[:, self.logistic])
         return raw
-
-
-def _stack_linear(models: list[Any], n_features: int) -> _LinearModels:
-    slopes, intercepts = np.zeros((n_features, len(models))), np.zeros(len(models))
-    for action, model in enumerate(models):
-        if isinstance(model, float):
-            intercepts[action] = model
-        else:
-            slopes[:, action] = np.ravel(model.coef_)
-            intercepts[action] = float(np.ravel(model.intercept_)[0])
-    logistic = np.array([hasattr(model, "predict_proba") for model in models])
-    classes = [model.classes_ for model in models if hasattr(model, "predict_proba")]
-    return _LinearModels(slopes, intercepts, logistic, np.array(classes, dtype=np.float64).reshape(-1, 2))
 
 
 def _is_linear(model: Any) -> bool:

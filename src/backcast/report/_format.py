@@ -44,11 +44,6 @@ def format_percent(share: float) -> str:
 
 
 def format_level(interval: Interval) -> str:
-    """Return the level of an interval.
-
-    >>> format_level(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
-    '95 %'
-    """
     return f"{100 * interval.level:g} %"
 
 
@@ -81,11 +76,7 @@ def round_by_width(value: float, interval: Interval | None) -> str:
 
 
 def describe_assumption(interval: Interval) -> str:
-    """Return what an interval assumes about the log.
-
-    >>> describe_assumption(Interval(0.25, 0.75, 0.95, "normal", "asymptotic", POLICY_VALUE))
-    'needs many events'
-    """
+    """Return what an interval assumes about the log."""
     return ASSUMPTIONS.get(interval.assumption, f"assumption: {interval.assumption}")
 
 

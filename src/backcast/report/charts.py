@@ -12,16 +12,16 @@ from typing import Any
 
 import numpy as np
 
-from backcast.estimate import Estimate
+from backcast.estimate import Interval
 from backcast.planning import Need, Plan
 from backcast.report._format import (
     describe_assumption,
     format_interval,
     format_number,
     format_percent,
-    format_value,
+    round_by_width,
 )
-from backcast.report._summary import ResultSummary, difference_rows, summarize
+from backcast.report._summary import ResultSummary, summarize
 
 # the colours of Okabe and Ito and three more, all of medium lightness
 COLOURS = ("#0072b2", "#d55e00", "#00916a", "#c05d94", "#8a7400", "#7a6fd0", "#808080")
@@ -35,14 +35,10 @@ DIFFERENCE_TITLE = "difference in average reward per round"
 
 
 def plot_result(result: Any) -> Any:
-    """Return the Altair chart of an estimate or a comparison, for their ``plot`` methods."""
-    return result_chart(summarize(result))
-
-
-def result_chart(summary: ResultSummary) -> Any:
     """Draw values and differences of a comparison, the learning curve of one estimate, or else the values."""
     import altair as alt
 
+    summary = summarize(result)
     if summary.differences:
         values, differences = _values_layers(alt, summary), _differences_layers(alt, summary)
         description = f"{values.description} {differences.description}"
@@ -60,23 +56,26 @@ def values_chart(summary: ResultSummary) -> Any:
 
 
 def _values_layers(alt: Any, summary: ResultSummary) -> Any:
-    rows = [_value_row(name, estimate) for name, estimate in summary.estimates.items()]
+    rows = []
+    for name, estimate in summary.estimates.items():
+        interval = estimate.interval
+        method = "none" if interval is None else f"{interval.method}; {describe_assumption(interval)}"
+        rows.append(_interval_row("policy", name, estimate.value, interval, method))
     colour = alt.Color("policy:N", scale=policy_scale(alt, summary, COLOURS), legend=None)
     layers = _interval_layers(alt, rows, "policy", VALUE_TITLE, colour)
-    texts = "; ".join(f"{row['policy']}: {row['value']}, interval {row['interval']}" for row in rows)
-    return _set_size(alt.layer(*layers), len(rows), f"Values with their intervals. {texts}.")
+    return _set_size(alt.layer(*layers), rows, "policy", "Values")
 
 
-def _value_row(name: str, estimate: Estimate) -> dict[str, Any]:
-    interval = estimate.interval
+def _interval_row(key: str, name: str, value: float, interval: Interval | None, method: str) -> dict[str, Any]:
+    """Return a value and its interval, as numbers and as text."""
     return {
-        "policy": name,
-        "estimate": finite_or_none(estimate.value),
+        key: name,
+        "estimate": finite_or_none(value),
         "low": None if interval is None else finite_or_none(interval.low),
         "high": None if interval is None else finite_or_none(interval.high),
-        "value": format_value(estimate),
+        "value": round_by_width(value, interval),
         "interval": format_interval(interval),
-        "method": "none" if interval is None else f"{interval.method}; {describe_assumption(interval)}",
+        "method": method,
     }
 
 
@@ -88,28 +87,18 @@ def differences_chart(summary: ResultSummary) -> Any:
 
 
 def _differences_layers(alt: Any, summary: ResultSummary) -> Any:
-    rows = [
-        {
-            "difference": texts["name"],
-            "estimate": finite_or_none(difference.value),
-            "low": finite_or_none(difference.interval.low),
-            "high": finite_or_none(difference.interval.high),
-            "value": texts["value"],
-            "interval": texts["interval"],
-            "method": difference.interval.method,
-            "sign": "unclear" if difference.interval.low <= 0 <= difference.interval.high else "clear",
-        }
-        for difference, texts in zip(summary.differences, difference_rows(summary), strict=True)
-    ]
+    rows = []
+    for difference in summary.differences:
+        interval, name = difference.interval, f"{difference.first} minus {difference.second}"
+        sign = "unclear" if interval.low <= 0 <= interval.high else "clear"
+        rows.append(_interval_row("difference", name, difference.value, interval, interval.method) | {"sign": sign})
     colour = alt.Color("sign:N", scale=alt.Scale(domain=["clear", "unclear"], range=COLOURS[:2]), legend=None)
     layers = _interval_layers(alt, rows, "difference", DIFFERENCE_TITLE, colour)
     # filled if the interval excludes zero, else hollow: colour alone would not be visible to everyone
     fill = alt.condition("datum.sign == 'clear'", alt.value(COLOURS[0]), alt.value("transparent"))
     layers[1] = layers[1].mark_point(filled=False, size=90, opacity=1, strokeWidth=2).encode(fill=fill)
     zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.5)
-    texts = "; ".join(f"{row['difference']}: {row['value']}, interval {row['interval']}" for row in rows)
-    description = f"Paired differences with their intervals. {texts}."
-    return _set_size(alt.layer(zero.encode(x="zero:Q"), *layers), len(rows), description)
+    return _set_size(alt.layer(zero.encode(x="zero:Q"), *layers), rows, "difference", "Paired differences")
 
 
 def _interval_layers(alt: Any, rows: list[dict[str, Any]], key: str, title: str, colour: Any) -> list[Any]:
@@ -132,8 +121,10 @@ def _axis(alt: Any, field: str, title: str, *, vertical: bool = False) -> Any:
     return channel(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
 
 
-def _set_size(chart: Any, rows: int, description: str) -> Any:
-    return chart.properties(width=WIDTH, height=20 + 46 * rows, description=description)
+def _set_size(chart: Any, rows: list[dict[str, Any]], key: str, title: str) -> Any:
+    texts = "; ".join(f"{row[key]}: {row['value']}, interval {row['interval']}" for row in rows)
+    description = f"{title} with their intervals. {texts}."
+    return chart.properties(width=WIDTH, height=20 + 46 * len(rows), description=description)
 
 
 def curves_chart(summary: ResultSummary) -> Any:
@@ -142,7 +133,6 @@ def curves_chart(summary: ResultSummary) -> Any:
 
     rows = curve_rows(summary)
     learners = list(dict.fromkeys(row["policy"] for row in rows))
-    shown, hidden = visibility_params(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("round:Q", title="round", axis=alt.Axis(tickMinStep=1, tickCount=8)),
         y=_axis(alt, "estimate", VALUE_TITLE, vertical=True),
@@ -150,36 +140,38 @@ def curves_chart(summary: ResultSummary) -> Any:
     )
     low = _axis(alt, "low", VALUE_TITLE, vertical=True)
     bands = base.mark_area().encode(y=low, y2="high:Q", opacity=visible_opacity(alt, 0.15, 0.02))
-    dashes = alt.StrokeDash("policy:N", scale=policy_scale(alt, summary, DASHES, learners), legend=legend(alt))
-    lines = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=visible_opacity(alt, 1, 0.15))
-    # invisible points that carry the tooltips
-    targets = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, ("policy", "rounds", "value", "band")))
+    lines = line_layers(alt, base, summary, learners, ("policy", "rounds", "value", "band"))
     texts = "; ".join(_describe_curve(name, [row for row in rows if row["policy"] == name]) for name in learners)
-    layers = alt.layer(bands, lines.add_params(shown), targets).add_params(hidden)
-    return finish_chart(layers, 300, f"Average reward by round, as each policy learns. {texts}.")
+    return finish_chart(alt, [bands, *lines], 300, f"Average reward by round, as each policy learns. {texts}.")
+
+
+def line_layers(
+    alt: Any, base: Any, summary: ResultSummary, shown: Sequence[str], tooltip_fields: Sequence[str]
+) -> list[Any]:
+    """Return a dashed line per policy, and invisible points that carry the tooltips."""
+    dashes = alt.StrokeDash("policy:N", scale=policy_scale(alt, summary, DASHES, shown), legend=legend(alt))
+    lines = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=visible_opacity(alt, 1, 0.15))
+    points = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, tooltip_fields))
+    return [lines.add_params(legend_selection(alt)), points]
 
 
 def curve_rows(summary: ResultSummary) -> list[dict[str, Any]]:
     """Return one row per point of a learning curve, as numbers and as text."""
-    rows = []
-    for name, estimate in summary.estimates.items():
-        if estimate.curve is None:
-            continue
-        curve = estimate.curve.to_dict()
-        for end, value, low, high in zip(curve["rounds"], curve["value"], curve["low"], curve["high"], strict=True):
-            rows.append(
-                {
-                    "policy": name,
-                    "round": end,
-                    "estimate": finite_or_none(value),
-                    "low": finite_or_none(low),
-                    "high": finite_or_none(high),
-                    "rounds": f"up to {format_number(end)}",
-                    "value": format_number(value),
-                    "band": f"{format_number(low)} to {format_number(high)}",
-                }
-            )
-    return rows
+    curves = {name: estimate.curve.to_dict() for name, estimate in summary.estimates.items() if estimate.curve}
+    return [
+        {
+            "policy": name,
+            "round": end,
+            "estimate": finite_or_none(value),
+            "low": finite_or_none(low),
+            "high": finite_or_none(high),
+            "rounds": f"up to {format_number(end)}",
+            "value": format_number(value),
+            "band": f"{format_number(low)} to {format_number(high)}",
+        }
+        for name, curve in curves.items()
+        for end, value, low, high in zip(*(curve[key] for key in ("rounds", "value", "low", "high")), strict=True)
+    ]
 
 
 def _describe_curve(name: str, rows: Sequence[dict[str, Any]]) -> str:
@@ -214,20 +206,18 @@ def _plan_label(plan: Plan, need: Need) -> str:
 
 def _power_rows(plan: Plan, need: Need) -> list[dict[str, Any]]:
     lengths = {int(events) for events in np.geomspace(max(2, need.events / 16), 4 * need.events, PLAN_POINTS)}
-    rows = []
-    for events in sorted(lengths | {need.events}):
-        power = plan.power_at(events, need.difference, need.pair)
-        rows.append(
-            {
-                "difference": _plan_label(plan, need),
-                "events": events,
-                "power": power,
-                "planned": events == need.events,
-                "length": f"{format_number(events)} events",
-                "chance": format_percent(power),
-            }
-        )
-    return rows
+    powers = {n: plan.power_at(n, need.difference, need.pair) for n in sorted(lengths | {need.events})}
+    return [
+        {
+            "difference": _plan_label(plan, need),
+            "events": events,
+            "power": power,
+            "planned": events == need.events,
+            "length": f"{format_number(events)} events",
+            "chance": format_percent(power),
+        }
+        for events, power in powers.items()
+    ]
 
 
 def policy_scale(alt: Any, summary: ResultSummary, steps: Sequence[Any], shown: Sequence[str] | None = None) -> Any:
@@ -248,9 +238,9 @@ def legend(alt: Any, symbol: str = "stroke") -> Any:
     return alt.Legend(title=None, orient="top", columns=2, labelLimit=260, symbolOpacity=1, **size)
 
 
-def visibility_params(alt: Any) -> tuple[Any, Any]:
-    """Return a selection by clicks on the legend, and a list of hidden names that the page's buttons set."""
-    return alt.selection_point(name="shown", fields=["policy"], bind="legend"), alt.param(name="hidden", value=[])
+def legend_selection(alt: Any) -> Any:
+    """Return a selection of policies by clicks on the legend."""
+    return alt.selection_point(name="shown", fields=["policy"], bind="legend")
 
 
 def visible_opacity(alt: Any, visible: float, other: float) -> Any:
@@ -273,8 +263,9 @@ def finite_or_none(value: float) -> float | None:
     return value if math.isfinite(value) else None
 
 
-def finish_chart(chart: Any, height: int, description: str) -> Any:
-    """Set the size, the description for screen readers, and the style."""
+def finish_chart(alt: Any, layers: Sequence[Any], height: int, description: str) -> Any:
+    """Combine layers; set the names that the page's buttons hide, the size, the description, and the style."""
+    chart = alt.layer(*layers).add_params(alt.param(name="hidden", value=[]))
     return apply_style(chart.properties(width=WIDTH, height=height, description=description))
 
 

@@ -92,16 +92,29 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
     summary = summarize(result)
     replays = collect_replays(summary)
     charts = _chart_specs(summary, replays)
+    fine_prints = {describe_interval(estimate) for estimate in summary.estimates.values()}
     bundle, script = _vega_bundle(), _read_asset("page.js")
     return _template().render(
         title=f"What would {'this policy' if len(summary.estimates) == 1 else 'these policies'} have earned?",
         version=version("backcast"),
         policy=_security_policy(bundle, script),
-        **_estimate_sections(summary, about or {}),
+        verdict=verdict(summary),
+        names=list(summary.estimates),
+        rows=policy_rows(summary),
+        fine_print=fine_prints.pop() if len(fine_prints) == 1 else "",
+        differences=difference_rows(summary),
+        paired=all(difference.interval.method.startswith("paired") for difference in summary.differences),
+        points=[{**row, "round": format_number(row["round"])} for row in curve_rows(summary)],
+        diagnostics=diagnostic_rows(summary),
+        certificates=certificate_rows(summary),
+        settings=setting_rows(summary, about or {}),
+        notes=collect_notes(summary),
         segments=segment_rows(replays),
         weights=weight_rows(replays),
         actions=action_table(replays),
-        health=health_section(health or check_common_log(summary, replays)),
+        health=health or check_common_log(summary, replays),
+        health_grades=HEALTH_GRADES,
+        health_verdicts=HEALTH_VERDICTS,
         charts={name: Markup(render_svg(spec)) for name, spec in charts.items()},
         specs={name: {**spec, "width": "container"} for name, spec in charts.items()},
         style=Markup(_read_asset("page.css")),
@@ -126,24 +139,6 @@ def check_common_log(summary: ResultSummary, replays: Mapping[str, ReplaySummary
     return check(log, exchangeable=not replays or not all(replay.in_order for replay in replays.values()))
 
 
-def _estimate_sections(summary: ResultSummary, about: Mapping[str, object]) -> dict[str, Any]:
-    """Return the template's variables that come from the estimates."""
-    fine_prints = {describe_interval(estimate) for estimate in summary.estimates.values()}
-    return {
-        "verdict": verdict(summary),
-        "names": list(summary.estimates),
-        "rows": policy_rows(summary),
-        "fine_print": fine_prints.pop() if len(fine_prints) == 1 else "",
-        "differences": difference_rows(summary),
-        "paired": all(difference.interval.method.startswith("paired") for difference in summary.differences),
-        "points": [{**row, "round": format_number(row["round"])} for row in curve_rows(summary)],
-        "diagnostics": diagnostic_rows(summary),
-        "certificates": certificate_rows(summary),
-        "settings": setting_rows(summary, about),
-        "notes": collect_notes(summary),
-    }
-
-
 def diagnostic_rows(summary: ResultSummary) -> list[dict[str, Any]]:
     """Return one row per diagnostic with one cell per policy; None if it does not apply to the evaluator."""
     columns = [{d.name: d for d in grade_diagnostics(estimate)} for estimate in summary.estimates.values()]
@@ -158,12 +153,11 @@ def diagnostic_rows(summary: ResultSummary) -> list[dict[str, Any]]:
 
 def certificate_rows(summary: ResultSummary) -> list[dict[str, Any]]:
     """Return one row per policy: its graded bias certificate, or None, and the bias that it allows."""
-    rows = []
-    for name, estimate in summary.estimates.items():
-        diagnostics = {diagnostic.name: diagnostic for diagnostic in grade_diagnostics(estimate)}
-        certificate = diagnostics.get("bias certificate")
-        rows.append({"name": name, "certificate": certificate, "bias": format_number(bias_bound(estimate))})
-    return rows
+    graded = {name: {d.name: d for d in grade_diagnostics(estimate)} for name, estimate in summary.estimates.items()}
+    return [
+        {"name": name, "certificate": graded[name].get("bias certificate"), "bias": format_number(bias_bound(estimate))}
+        for name, estimate in summary.estimates.items()
+    ]
 
 
 def setting_rows(summary: ResultSummary, about: Mapping[str, object]) -> list[dict[str, str]]:
@@ -228,32 +222,6 @@ def action_table(replays: Mapping[str, ReplaySummary]) -> dict[str, Any]:
         shares.setdefault(row["action"], []).append(row["share"])
     names = [LOGGED, *(name for name, replay in replays.items() if replay.taken is not None)]
     return {"names": names, "rows": [[action, *cells] for action, cells in shares.items()]}
-
-
-def health_section(report: HealthReport | None) -> dict[str, Any] | None:
-    """Return the verdict, the faults with their remedies, and the checks that passed."""
-    if report is None:
-        return None
-    return {
-        "about": report.about,
-        "grade": HEALTH_GRADES[report.verdict],
-        "verdict": HEALTH_VERDICTS[report.verdict],
-        "faults": [
-            {
-                "name": finding.name.replace("_", " "),
-                "verdict": finding.verdict,
-                "grade": HEALTH_GRADES[finding.verdict],
-                "message": finding.message,
-                "remedy": finding.remedy,
-            }
-            for finding in report.faults
-        ],
-        "passed": [
-            {"name": finding.name.replace("_", " "), "message": finding.message}
-            for finding in report.findings
-            if finding.verdict == "ok"
-        ],
-    }
 
 
 def _chart_specs(summary: ResultSummary, replays: Mapping[str, ReplaySummary]) -> dict[str, dict[str, Any]]:

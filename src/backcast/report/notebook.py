@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from backcast.report._format import format_number
 from backcast.report._summary import collect_notes, difference_rows, policy_rows, summarize, verdict
-from backcast.report.charts import render_svg, result_chart
+from backcast.report.charts import plot_result, render_svg
 
 if TYPE_CHECKING:
     from backcast.checks.findings import HealthReport
@@ -43,13 +43,12 @@ def result_html(result: Any) -> str:
     if summary.differences:
         differences = [[row["name"], row["value"], row["interval"]] for row in difference_rows(summary)]
         tables += _table(("Difference", "Value", "Interval"), differences)
-    drawing = render_svg(result_chart(summary).to_dict())
+    drawing = render_svg(plot_result(summary).to_dict())
     return _card(verdict(summary), tables, collect_notes(summary), drawing)
 
 
 def health_html(report: HealthReport) -> str:
     """Return the verdict and every finding, the worst first."""
-    passed = [finding for finding in report.findings if finding.verdict == "ok"]
     rows = [
         [
             finding.verdict,
@@ -57,7 +56,7 @@ def health_html(report: HealthReport) -> str:
             format_number(float(finding.figure)),
             " ".join(filter(None, (finding.message, finding.remedy))),
         ]
-        for finding in (*report.faults, *passed)
+        for finding in (*report.faults, *report.passed)
     ]
     table = _table(("Verdict", "Check", "Figure", "Finding and remedy"), rows)
     policy_lines = [] if report.policy is None else str(report.policy).splitlines()

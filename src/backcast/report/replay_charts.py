@@ -12,16 +12,16 @@ from backcast.replay_summary import WEIGHT_EDGES, ReplaySummary
 from backcast.report._format import format_number, format_percent
 from backcast.report._summary import ResultSummary
 from backcast.report.charts import (
-    DASHES,
     GREY,
     SHAPES,
     finish_chart,
     finite_or_none,
     legend,
+    legend_selection,
+    line_layers,
     policy_colour,
     policy_scale,
     tooltip,
-    visibility_params,
     visible_opacity,
 )
 
@@ -73,21 +73,17 @@ def _line_chart(
         for name, (positions, values) in lines.items()
         for x, y in zip(positions.tolist(), values.tolist(), strict=True)
     ]
-    shown, hidden = visibility_params(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("x:Q", title=x_title, axis=alt.Axis(tickCount=6)),
         y=alt.Y("y:Q", title=y_title, scale=alt.Scale(zero=True), axis=alt.Axis(tickCount=5)),
         color=policy_colour(alt, summary, list(lines)),
     )
-    dashes = alt.StrokeDash("policy:N", scale=policy_scale(alt, summary, DASHES, list(lines)), legend=legend(alt))
-    strokes = base.mark_line(strokeWidth=2).encode(strokeDash=dashes, opacity=visible_opacity(alt, 1, 0.15))
-    targets = base.mark_point(size=150, opacity=0).encode(tooltip=tooltip(alt, ("policy", x_title, y_title)))
+    layers = line_layers(alt, base, summary, list(lines), ("policy", x_title, y_title))
     texts = "; ".join(
         f"{name}: from {format_number(float(values[0]))} to {format_number(float(values[-1]))}"
         for name, (_, values) in lines.items()
     )
-    layers = alt.layer(strokes.add_params(shown), targets).add_params(hidden)
-    return finish_chart(layers, 200, f"{y_title.capitalize()} by {x_title}. {texts}.")
+    return finish_chart(alt, layers, 200, f"{y_title.capitalize()} by {x_title}. {texts}.")
 
 
 def _weights_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
@@ -100,7 +96,6 @@ def _weights_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
         for weight, share in zip(WEIGHT_CLASSES, replay.weights.shares.tolist(), strict=True)
         if weight in classes
     ]
-    shown, hidden = visibility_params(alt)
     base = alt.Chart(alt.Data(values=rows)).encode(
         x=alt.X("weight:O", title="weight of an event", sort=classes, axis=alt.Axis(labelAngle=-40, grid=True)),
         y=alt.Y("y:Q", title="share of events", axis=alt.Axis(format="%", tickCount=5)),
@@ -110,20 +105,19 @@ def _weights_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
     points = base.mark_point(size=70, filled=True).encode(
         shape=_policy_shape(alt, summary, replays), tooltip=tooltip(alt, ("policy", "weight", "share of events"))
     )
-    layers = alt.layer(base.mark_line(strokeWidth=1.5), points.add_params(shown)).add_params(hidden)
+    layers = [base.mark_line(strokeWidth=1.5), points.add_params(legend_selection(alt))]
     texts = "; ".join(
         f"{name}: {format_percent(float(replay.weights.shares[0]))} of the events have weight 0, the largest weight is "
         f"{format_number(replay.weights.largest)}"
         for name, replay in replays.items()
     )
-    return finish_chart(layers, 220, f"Weights of events. {texts}.")
+    return finish_chart(alt, layers, 220, f"Weights of events. {texts}.")
 
 
 def _actions_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
     """Draw the log's share of each action as a bar, each policy's as a point."""
     rows = list(action_shares(replays))
     actions = list(dict.fromkeys(row["action"] for row in rows))
-    shown, hidden = visibility_params(alt)
     position = alt.Y("action:N", title=None, scale=alt.Scale(domain=actions, paddingInner=0.35), axis=None)
     share = alt.X("x:Q", title="share of choices", axis=alt.Axis(format="%", tickCount=5))
     tooltips = tooltip(alt, ("policy", "action", "share"))
@@ -140,10 +134,11 @@ def _actions_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
         shape=_policy_shape(alt, summary, replays),
         opacity=visible_opacity(alt, 1, 0.1),
         tooltip=tooltips,
-    ).add_params(shown)
-    layers = alt.layer(bars, points, names).add_params(hidden)
+    ).add_params(legend_selection(alt))
     texts = "; ".join(f"{row['policy']}: {row['action']} {row['share']}" for row in rows)
-    return finish_chart(layers, 24 + 42 * len(actions), f"Share of each action; a bar for the log. {texts}.")
+    return finish_chart(
+        alt, [bars, points, names], 24 + 42 * len(actions), f"Share of each action; a bar for the log. {texts}."
+    )
 
 
 def _policy_shape(alt: Any, summary: ResultSummary, replays: Replays) -> Any:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import textwrap
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from backcast.errors import printable
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 
 WIDTH, LABEL_WIDTH = 100, 12
 ESTIMATED = "Propensities were estimated from the log, not recorded; intervals do not include the error of that."
+FOLD, NO_WRAP, RIGHT = {"overflow": "fold"}, {"no_wrap": True}, {"justify": "right"}  # options of table columns
+NUMBER = {**RIGHT, **NO_WRAP}
 STYLES = {"": "", "good": "green", "fair": "yellow", "poor": "red"}
 
 
@@ -144,25 +147,29 @@ def _describe_bias(diagnostics: dict[str, Any]) -> str:
     return f"certificate {certificate} (upper bound on the total variation from a live history)"
 
 
-def estimates_table(summary: ResultSummary) -> Table:
-    """Return a rich table of estimates, best first: value, interval, reliability."""
+def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
+    """Return a rich table without rows; ``columns`` are the options of each by title."""
     from rich import box
     from rich.table import Table
+
+    table = Table(box=box.SIMPLE_HEAD)
+    for title, options in columns.items():
+        table.add_column(title, **options)
+    return table
+
+
+def estimates_table(summary: ResultSummary) -> Table:
+    """Return a rich table of estimates, best first: value, interval, reliability."""
     from rich.text import Text
 
     estimates = summary.estimates.values()
     levels = {format_level(estimate.interval) for estimate in estimates if estimate.interval is not None}
     rates = [estimate.diagnostics.to_dict().get("acceptance_rate", math.nan) for estimate in estimates]
     with_rates = not all(map(math.isnan, rates))
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("policy", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column(f"{levels.pop()} interval" if len(levels) == 1 else "interval", no_wrap=True)
-    if with_rates:
-        table.add_column("accepted", justify="right")
-    if summary.ranking:
-        table.add_column("best", justify="right")
-    table.add_column("reliability", overflow="fold")
+    interval = f"{levels.pop()} interval" if len(levels) == 1 else "interval"
+    optional = {"accepted": with_rates, "best": bool(summary.ranking)}
+    shown = {name: RIGHT for name, is_shown in optional.items() if is_shown}
+    table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": FOLD})
     for row, rate in zip(policy_rows(summary), rates, strict=True):
         # Text, not markup: a name such as "[red]" is shown unchanged
         table.add_row(
@@ -178,14 +185,9 @@ def estimates_table(summary: ResultSummary) -> Table:
 
 def differences_table(summary: ResultSummary) -> Table:
     """Return a rich table of the paired differences of a comparison."""
-    from rich import box
-    from rich.table import Table
     from rich.text import Text
 
-    table = Table(box=box.SIMPLE_HEAD)
-    table.add_column("difference", overflow="fold")
-    table.add_column("value", justify="right", no_wrap=True)
-    table.add_column("interval, valid for all jointly", no_wrap=True)
+    table = make_table({"difference": FOLD, "value": NUMBER, "interval, valid for all jointly": NO_WRAP})
     for row in difference_rows(summary):
         table.add_row(Text(row["name"]), row["value"], row["interval"])
     return table

@@ -1,0 +1,299 @@
+"""FileLogStream: a log in files, read in parts ahead of their use."""
+
+from __future__ import annotations
+
+import hashlib
+import threading
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future, ThreadPoolExecutor
+from dataclasses import dataclass, replace
+from itertools import accumulate, chain, groupby
+from pathlib import PurePosixPath
+from typing import Any, TypeVar
+
+import numpy as np
+import pyarrow as pa
+
+from backcast._log_validation import RowError
+from backcast.errors import LogError, OptionError
+from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers
+from backcast.io._columns import ColumnLayout
+from backcast.io._slices import FileSlice
+from backcast.io.limits import limit_memory
+from backcast.io.stream import LogStream
+from backcast.log import Log, replace_columns
+
+PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
+PARTS_READ_AHEAD = 2  # parts that wait while one is processed
+SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, repr=False)
+class FileLogStream(LogStream):
+    """A log in files, read in parts of ``batch_rows`` events (the last may be shorter).
+
+    Each pass opens the files again and yields validated :class:`backcast.Log` parts in file order, their ``rows``
+    numbered through. Parts do not depend on the files' row groups. The stream itself holds no data and is cheap to
+    send to other processes.
+    """
+
+    slices: tuple[FileSlice, ...]
+    layout: ColumnLayout
+    action_labels: tuple[Any, ...]
+    batch_rows: int
+    first_row: int = 0
+
+    def __post_init__(self) -> None:
+        if not isinstance(self.batch_rows, int) or self.batch_rows < 1:
+            raise OptionError(f"batch_rows is {self.batch_rows!r}; it must be a whole number, at least 1")
+
+    def __repr__(self) -> str:
+        events = "?" if self.n_events is None else f"{self.n_events:,}"
+        n_files = len({file_slice.path for file_slice in self.slices})
+        return f"LogStream({events} events in {n_files} file{'' if n_files == 1 else 's'}, {self.n_actions} actions)"
+
+    @property
+    def n_features(self) -> int:
+        return self.layout.n_features
+
+    @property
+    def reward_range(self) -> tuple[float, float] | None:
+        return self.layout.columns.reward_range
+
+    @property
+    def n_events(self) -> int | None:
+        rows = [file_slice.n_rows for file_slice in self.slices if file_slice.n_rows is not None]
+        return sum(rows) if len(rows) == len(self.slices) else None
+
+    @property
+    def bytes_in_memory(self) -> int:
+        """Approximate memory that :meth:`read` takes; the size of the files if the number of events is not known."""
+        if self.n_events is None:
+            return sum(file_slice.stamp.size or 0 for file_slice in self.slices)
+        layout = self.layout
+        context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
+        tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
+        return self.n_events * (context + tables + 4 * 8)
+
+    def average_reward(self) -> float:
+        """Return the mean reward, by one pass over the reward column."""
+        total, rows = 0.0, 0
+        reward = self.layout.columns.reward
+        for file_slice in self.slices:
+            for batch in file_slice.read_batches([reward]):
+                total += float(to_numbers(batch.column(0), reward, "reward").sum())
+                rows += batch.num_rows
+        return total / rows
+
+    def fingerprint(self) -> str:
+        """Return a digest of the files as they were opened, the rows used, and the columns read.
+
+        No row is read: a file is identified by its name, its size and the time of its last modification.
+        """
+        files = [(PurePosixPath(part.path).name, part.stamp, part.rows) for part in self.slices]
+        facts = (files, self.layout, self.action_labels, self.first_row)
+        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+
+    def with_event_count(self) -> FileLogStream:
+        action = self.layout.columns.action
+        slices = (replace(file_slice, n_rows=file_slice.count_rows(action)) for file_slice in self.slices)
+        return replace(self, slices=tuple(slices))
+
+    def parts(self) -> Iterator[Log]:
+        """Iterate over the parts; a thread reads ahead."""
+        return prefetch(self._read_parts, PARTS_READ_AHEAD)
+
+    def _read_parts(self) -> Iterator[Log]:
+        row = self.first_row
+        for batches in rechunk(self._batches(), self.batch_rows):
+            n = sum(batch.num_rows for batch in batches)
+            yield self._build_part(batches, n, row)
+            row += n
+        if row == self.first_row:
+            raise self._empty_error()
+
+    def read(self) -> Log:
+        """Return all events as one log in memory, filled batch by batch without a second copy."""
+        if self.n_events is not None:
+            return self._build_part(self._batches(), self.n_events, self.first_row)
+        batches = list(limit_memory(self._batches()))
+        return self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+
+    def sample(self, n: int) -> Log:
+        """Return about ``n`` events as a log in memory: a hundred evenly spread blocks of neighbouring events.
+
+        Returns all events if there are no more than ``n``. The choice depends only on ``n`` and the number of events.
+        """
+        stream = self.with_event_count()
+        total = stream.n_events or 0
+        if n >= total:
+            return stream.read()
+        n_blocks = min(SAMPLE_BLOCKS, n)
+        length, starts = n // n_blocks, [i * total // n_blocks for i in range(n_blocks)]
+        blocks = [stream.slice(start, start + length) for start in starts]
+        batches = chain.from_iterable(block._batches() for block in blocks)
+        return self._build_part(batches, length, *(self.first_row + start for start in starts))
+
+    def slice(self, start: int, stop: int | None = None) -> FileLogStream:
+        """Return the events ``start..stop-1`` (all after ``start`` if ``stop`` is None).
+
+        Row groups of Parquet files outside that range are not read.
+        """
+        if stop is None:
+            remainder = self._after(start)
+            return replace(self, slices=(), first_row=self.first_row + start) if remainder is None else remainder
+        slices: list[FileSlice] = []
+        first = 0
+        for file_slice in self.with_event_count().slices:
+            last = first + (file_slice.n_rows or 0)
+            if start < last and first < stop:
+                slices.append(file_slice.slice_rows(max(start, first) - first, min(stop, last) - first))
+            first = last
+        return replace(self, slices=tuple(slices), first_row=self.first_row + start)
+
+    def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
+        batches = next(rechunk(self._batches(), n), [])
+        rows = sum(batch.num_rows for batch in batches)
+        if rows == 0:
+            raise self._empty_error()
+        return self._build_part(batches, rows, self.first_row), self._after(n)
+
+    def _after(self, n: int) -> FileLogStream | None:
+        """Return the stream without its first ``n`` events; files of unknown length are counted only up to there."""
+        left = n
+        for i, file_slice in enumerate(self.slices):
+            rows = file_slice.count_rows(self.layout.columns.action, left + 1)
+            if rows > left:
+                slices = (file_slice.slice_rows(left) if left else file_slice, *self.slices[i + 1 :])
+                return replace(self, slices=slices, first_row=self.first_row + n)
+            left -= rows
+        return None
+
+    def split(self, n_parts: int) -> list[LogStream]:
+        """Return at most ``n_parts`` streams of about the same length that together hold all events in order.
+
+        Cuts are between row groups of Parquet files, or between other files (whose rows are counted first). They depend
+        on the files alone, so results do not depend on the number of workers.
+        """
+        if n_parts < 1:
+            raise OptionError(f"n_parts is {n_parts}; it must be at least 1")
+        streams: list[LogStream] = []
+        row = self.first_row
+        for slices in _split_slices(self.with_event_count().slices, n_parts):
+            streams.append(replace(self, slices=slices, first_row=row))
+            row += sum(file_slice.n_rows or 0 for file_slice in slices)
+        return streams
+
+    def _batches(self) -> Iterator[pa.RecordBatch]:
+        for file_slice in self.slices:
+            yield from file_slice.read_batches(self.layout.names)
+
+    def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
+        """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""
+        try:
+            log = build_log(batches, n * len(first_rows), self.layout, self.action_labels)
+        except RowError as error:
+            row = first_rows[error.row // n] + error.row % n
+            raise error.shift(row - error.row, self._file_of(row)) from None
+        return replace_columns(log, rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
+
+    def _file_of(self, row: int) -> str:
+        end = self.first_row
+        for file_slice in self.slices[:-1]:
+            end += file_slice.count_rows(self.layout.columns.action)
+            if row < end:
+                return file_slice.path
+        return self.slices[-1].path
+
+    def _empty_error(self) -> LogError:
+        return LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
+
+
+def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> FileLogStream:
+    """Open a stream over file slices; action labels are those declared, or found by one pass over the actions."""
+    slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
+    action = layout.columns.action
+    labels = find_known_labels(layout, slices[0].schema.field(action).type)
+    if labels is None:
+        counts = [0] * len(slices)
+
+        def read_actions() -> Iterator[pa.Array]:
+            for i, file_slice in enumerate(slices):
+                for batch in file_slice.read_batches([action]):
+                    counts[i] += batch.num_rows
+                    yield batch.column(0)
+
+        labels = collect_labels(read_actions(), layout.declared)
+        slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
+    stream = FileLogStream(slices, layout, labels, batch_rows)
+    if stream.n_events == 0:
+        raise stream._empty_error()
+    return stream
+
+
+def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
+    """Regroup batches into lists of slices with ``rows`` rows in total each (the last list may have fewer).
+
+    >>> batch = pa.record_batch({"x": [1, 2, 3, 4, 5]})
+    >>> [[len(part) for part in parts] for parts in rechunk([batch, batch], 4)]
+    [[4], [1, 3], [2]]
+    """
+    chunk: list[pa.RecordBatch] = []
+    missing = rows
+    for batch in batches:
+        start = 0
+        while batch.num_rows - start >= missing:
+            yield [*chunk, batch.slice(start, missing)]
+            start += missing
+            chunk, missing = [], rows
+        if start < batch.num_rows:
+            chunk.append(batch.slice(start))
+            missing -= batch.num_rows - start
+    if chunk:
+        yield chunk
+
+
+def _split_slices(slices: tuple[FileSlice, ...], n: int) -> list[tuple[FileSlice, ...]]:
+    """Split slices into at most ``n`` contiguous shares: a row group (or file without any) goes where its middle is."""
+    units = [
+        (i, group, rows)
+        for i, file_slice in enumerate(slices)
+        for group, rows in enumerate(file_slice.group_rows or (file_slice.n_rows or 0,))
+    ]
+    total = sum(rows for *_, rows in units)
+    ends = accumulate(rows for *_, rows in units)
+    share_of_unit = [min(n - 1, (2 * end - unit[2]) * n // (2 * total)) for unit, end in zip(units, ends, strict=True)]
+    shares = []
+    for _, members in groupby(zip(share_of_unit, units, strict=True), key=lambda pair: pair[0]):
+        share = []
+        for i, same_file in groupby((unit for _, unit in members), key=lambda unit: unit[0]):
+            groups = [group for _, group, _ in same_file]
+            whole = slices[i]
+            share.append(whole.slice_groups(groups[0], groups[-1] + 1) if whole.group_rows else whole)
+        shares.append(tuple(share))
+    return shares
+
+
+def prefetch(make: Callable[[], Iterator[T]], n_ahead: int) -> Iterator[T]:
+    """Yield the items of ``make()`` in order while a thread produces up to ``n_ahead`` of them in advance.
+
+    An exception of the producer is raised where its item would have come. If the consumer stops early, the thread ends
+    after the item it is producing.
+
+    >>> list(prefetch(lambda: iter("abc"), n_ahead=1))
+    ['a', 'b', 'c']
+    """
+    pool, items, end = ThreadPoolExecutor(1, PREFETCH_THREAD), make(), object()
+    pending: deque[Future[Any]] = deque(pool.submit(next, items, end) for _ in range(n_ahead))
+    try:
+        while (item := pending.popleft().result()) is not end:
+            pending.append(pool.submit(next, items, end))
+            yield item
+            del item  # release its memory before waiting for the next one
+    finally:
+        # the garbage collector may close a generator in any thread, also in that of the pool
+        in_pool = threading.current_thread().name.startswith(PREFETCH_THREAD)
+        pool.shutdown(wait=not in_pool, cancel_futures=True)
