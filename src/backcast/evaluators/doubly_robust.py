@@ -81,7 +81,7 @@ class SwitchDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        The largest weight l that is still used; "auto" chooses by SLOPE++ among 0 (the direct method), powers of
+        The largest weight l that is still used; "auto" chooses by estimated mean squared error among 0 (the direct method), powers of
         two and infinity (DR).
 
     Examples
@@ -106,7 +106,7 @@ class ShrinkageDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        l: 0 is the direct method, infinity is DR; "auto" chooses by SLOPE++ among powers of four between.
+        l: 0 is the direct method, infinity is DR; "auto" chooses by estimated mean squared error among powers of four between.
 
     Examples
     --------
@@ -130,7 +130,7 @@ class PessimisticDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        The largest weight l: infinity is DR; "auto" chooses among powers of two by SLOPE++.
+        The largest weight l: infinity is DR; "auto" chooses among powers of two by estimated mean squared error.
 
     Examples
     --------
@@ -156,7 +156,7 @@ class SubGaussian(TransformedEstimator):
     Parameters
     ----------
     threshold
-        l in [0, 1]: 0 is DR; "auto" chooses among 0 and powers of a half by SLOPE++.
+        l in [0, 1]: 0 is DR; "auto" chooses among 0 and powers of a half by estimated mean squared error.
 
     Examples
     --------
@@ -185,7 +185,7 @@ class CAB:
     Parameters
     ----------
     threshold
-        The largest weight M; "auto" chooses among powers of two and infinity by SLOPE++, at one scoring of the log
+        The largest weight M; "auto" chooses among powers of two and infinity by estimated mean squared error, at one scoring of the log
         for each.
 
     Examples
