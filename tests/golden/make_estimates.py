@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from sklearn.linear_model import LinearRegression
 
 import backcast as bc
-from tests.conftest import random_log
+from tests.support.logs import random_log
 
 EVENTS, ACTIONS, HORIZON = 600, 3, 12
 
