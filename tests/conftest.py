@@ -44,3 +44,11 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 def make_log() -> MakeLog:
     """``make_log(layout, n, n_actions, n_features, seed)``."""
     return random_log
+
+
+@pytest.fixture
+def runs(tmp_path: Path) -> Path:
+    """An empty file in which ``CountedLeader`` counts its runs."""
+    path = tmp_path / "runs"
+    path.touch()
+    return path

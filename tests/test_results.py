@@ -9,31 +9,20 @@ from functools import cache
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 
 import backcast as bc
-from backcast._arrays import FloatArray, IntArray
-from backcast._serialization import from_json, to_json
 from backcast.diagnostics import ReplayDiagnostics
 from backcast.errors import OptionError, SourceError
 from backcast.report.html import report_html
 from backcast.results import result_document
-
-
-def even_log(events: int = 400) -> bc.Log:
-    rng = np.random.default_rng(0)
-    actions = rng.integers(2, size=events)
-    rewards = (rng.random(events) < np.where(actions == 1, 0.75, 0.25)).astype(float)
-    return bc.Log(None, actions, rewards, np.full(events, 0.5), reward_range=(0, 1))
+from tests.support.logs import two_action_log
 
 
 @cache
 def estimates() -> dict[str, bc.Estimate]:
     """One of every kind of diagnostics."""
-    log = even_log()
+    log = two_action_log(means=(0.25, 0.75))
     return {
         "weights": bc.evaluate(log, bc.Fixed([0.25, 0.75]), bc.IPS()),
         "model": bc.evaluate(log, bc.Uniform(), bc.DM()),
@@ -45,10 +34,12 @@ def estimates() -> dict[str, bc.Estimate]:
 
 @cache
 def comparison() -> bc.Comparison:
-    return bc.compare(even_log(), {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=10, replicates=60)
+    return bc.compare(
+        two_action_log(means=(0.25, 0.75)), {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=10, replicates=60
+    )
 
 
-HEALTH = bc.check(even_log(), bc.UCB1())
+HEALTH = bc.check(two_action_log(means=(0.25, 0.75)), bc.UCB1())
 
 
 def saved_and_read(result: Any, folder: Path) -> Any:
@@ -101,69 +92,6 @@ class TestRoundTrip:
         assert read.diagnostics.events == 7
         assert "mood  good" in str(read.diagnostics)
         assert "mood" in report_html(read)
-
-
-@dataclass(frozen=True)
-class Inner:
-    name: str
-    value: float
-
-
-@dataclass(frozen=True)
-class Everything:
-    """A field of every type that results have."""
-
-    count: int
-    truth: bool
-    number: float
-    perhaps: float | None
-    floats: FloatArray
-    ints: IntArray
-    inner: Inner
-    several: tuple[Inner, ...]
-    pair: tuple[str, float]
-    table: dict[str, float]
-    anything: Any = None
-
-
-floats = st.floats(allow_nan=False)
-
-
-class TestPlain:
-    @given(floats, floats, st.lists(floats), st.text(), st.lists(st.integers(-(2**60), 2**60)))
-    def test_values_survive_json(
-        self, number: float, other: float, many: list[float], name: str, counts: list[int]
-    ) -> None:
-        inner = Inner(name, other)
-        first = Everything(
-            *(len(many), number > 0, number, None, np.array(many), np.array(counts, dtype=np.int64)),
-            *(inner, (inner, inner), (name, number), {name: other}),
-        )
-        second = from_json(Everything, json.loads(json.dumps(to_json(first), allow_nan=False)))
-        np.testing.assert_array_equal(second.floats, first.floats)
-        np.testing.assert_array_equal(second.ints, first.ints)
-        assert second.floats.dtype == np.float64
-        assert replace(second, floats=first.floats, ints=first.ints) == first
-
-    @pytest.mark.parametrize(
-        ("field", "value", "words"),
-        [
-            ("count", 1.5, "count is 1.5; it must be a whole number"),
-            ("count", True, "count is True; it must be a whole number"),
-            ("number", "much", "number is 'much'; it must be a number"),
-            ("inner", 3, "inner is 3; it must hold the fields of Inner"),
-            ("inner", {"name": "x"}, "inner has no 'value'"),
-            ("several", {}, "several is {}; it must be a list"),
-            ("pair", ["x"], "pair holds 1 values; it must hold 2"),
-            ("ints", 3, "ints is 3; it must be a list"),
-            ("floats", ["x"], "floats is 'x'; it must be a number"),
-        ],
-    )
-    def test_a_value_of_the_wrong_type_is_refused_with_its_path(self, field: str, value: Any, words: str) -> None:
-        inner = Inner("a", 0.5)
-        good = to_json(Everything(1, True, 0.5, 1.0, np.zeros(1), np.zeros(1, np.int64), inner, (), ("a", 1.0), {}))
-        with pytest.raises(SourceError, match=f"thing.{words}".replace("{}", r"\{\}")):
-            from_json(Everything, {**good, field: value}, "thing")
 
 
 class TestRefusals:

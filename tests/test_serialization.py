@@ -1,9 +1,10 @@
-"""Values as bytes: they are restored to the bit, and other types are refused."""
+"""Values as bytes and as JSON: they are restored to the bit, and other types are refused."""
 
 from __future__ import annotations
 
+import json
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
 import hypothesis.extra.numpy as arrays
@@ -12,7 +13,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from backcast._serialization import from_bytes, to_bytes
+from backcast._arrays import FloatArray, IntArray
+from backcast._serialization import from_bytes, from_json, to_bytes, to_json
+from backcast.errors import SourceError
 
 
 class Pair(NamedTuple):
@@ -77,3 +80,66 @@ def test_restored_arrays_are_writable() -> None:
 def test_other_types_are_refused(value: Any) -> None:
     with pytest.raises(TypeError, match="cannot be saved"):
         to_bytes([value])
+
+
+@dataclass(frozen=True)
+class Inner:
+    name: str
+    value: float
+
+
+@dataclass(frozen=True)
+class Everything:
+    """A field of every type that results have."""
+
+    count: int
+    truth: bool
+    number: float
+    perhaps: float | None
+    floats: FloatArray
+    ints: IntArray
+    inner: Inner
+    several: tuple[Inner, ...]
+    pair: tuple[str, float]
+    table: dict[str, float]
+    anything: Any = None
+
+
+floats = st.floats(allow_nan=False)
+
+
+class TestJson:
+    @given(floats, floats, st.lists(floats), st.text(), st.lists(st.integers(-(2**60), 2**60)))
+    def test_values_survive_json(
+        self, number: float, other: float, many: list[float], name: str, counts: list[int]
+    ) -> None:
+        inner = Inner(name, other)
+        first = Everything(
+            *(len(many), number > 0, number, None, np.array(many), np.array(counts, dtype=np.int64)),
+            *(inner, (inner, inner), (name, number), {name: other}),
+        )
+        second = from_json(Everything, json.loads(json.dumps(to_json(first), allow_nan=False)))
+        np.testing.assert_array_equal(second.floats, first.floats)
+        np.testing.assert_array_equal(second.ints, first.ints)
+        assert second.floats.dtype == np.float64
+        assert replace(second, floats=first.floats, ints=first.ints) == first
+
+    @pytest.mark.parametrize(
+        ("field", "value", "words"),
+        [
+            ("count", 1.5, "count is 1.5; it must be a whole number"),
+            ("count", True, "count is True; it must be a whole number"),
+            ("number", "much", "number is 'much'; it must be a number"),
+            ("inner", 3, "inner is 3; it must hold the fields of Inner"),
+            ("inner", {"name": "x"}, "inner has no 'value'"),
+            ("several", {}, "several is {}; it must be a list"),
+            ("pair", ["x"], "pair holds 1 values; it must hold 2"),
+            ("ints", 3, "ints is 3; it must be a list"),
+            ("floats", ["x"], "floats is 'x'; it must be a number"),
+        ],
+    )
+    def test_a_value_of_the_wrong_type_is_refused_with_its_path(self, field: str, value: Any, words: str) -> None:
+        inner = Inner("a", 0.5)
+        good = to_json(Everything(1, True, 0.5, 1.0, np.zeros(1), np.zeros(1, np.int64), inner, (), ("a", 1.0), {}))
+        with pytest.raises(SourceError, match=f"thing.{words}".replace("{}", r"\{\}")):
+            from_json(Everything, {**good, field: value}, "thing")

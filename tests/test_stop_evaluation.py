@@ -11,6 +11,7 @@ import pytest
 
 import backcast as bc
 from backcast._request import is_partial
+from tests.support.logs import two_action_log
 from tests.support.policies import FollowTheLeader
 
 EVENTS = 6000
@@ -18,10 +19,7 @@ EVENTS = 6000
 
 @pytest.fixture(scope="module")
 def log() -> bc.Log:
-    rng = np.random.default_rng(0)
-    actions = rng.integers(2, size=EVENTS)
-    rewards = (rng.random(EVENTS) < np.where(actions == 1, 0.7, 0.4)).astype(float)
-    return bc.Log(None, actions, rewards, np.full(EVENTS, 0.5), reward_range=(0, 1))
+    return two_action_log(EVENTS)
 
 
 def after(calls: int) -> Callable[[int], None]:

@@ -12,15 +12,16 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 from scipy import stats
-from tests.unit.test_resume import Counted, count, log_of_two
 
 import backcast as bc
 from backcast._request import EvaluationRequest, is_partial
 from backcast.diagnostics import KINDS, Facts, ModelDiagnostics, OtherDiagnostics, PermutedDiagnostics, pool_diagnostics
 from backcast.estimate import average_curves
 from backcast.report._grading import grade, grade_diagnostics
+from tests.support.logs import two_action_log
+from tests.support.policies import CountedLeader, count_runs
 
-LOG = log_of_two(600)
+LOG = two_action_log(600)
 WORDS: dict[str, Any] = {"context": "f", "action": "action", "reward": "reward", "propensity": "p", "n_actions": 2}
 
 
@@ -30,19 +31,12 @@ def in_file(log: bc.Log, folder: Path) -> bc.LogStream:
     return bc.scan_log(folder / "log.parquet", **WORDS, reward_range=(0, 1))
 
 
-@pytest.fixture
-def runs(tmp_path: Path) -> Path:
-    path = tmp_path / "runs"
-    path.touch()
-    return path
-
-
 def test_segments_are_the_only_work(tmp_path: Path, runs: Path) -> None:
     stream, told = in_file(LOG, tmp_path), list[int]()
     options: dict[str, Any] = {"reward_model": 0.5, "interval": bc.Segments(4)}
-    found = bc.evaluate(stream, Counted(str(runs)), bc.DRns(q=0.05), progress=told.append, **options)
+    found = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), progress=told.append, **options)
     # without a horizon each segment has one history
-    assert count(runs) == 4
+    assert count_runs(runs) == 4
     assert told == [150] * 4
     assert found.diagnostics.events == 600
     assert found.diagnostics.to_dict()["trajectories_complete"] == 4
@@ -57,13 +51,13 @@ def test_segments_that_are_kept_are_not_done_again(tmp_path: Path, runs: Path) -
         if (problem := next(stop)) is not None:
             raise problem
 
-    partial = bc.evaluate(stream, Counted(str(runs)), bc.DRns(q=0.05), progress=enough, **options)
+    partial = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), progress=enough, **options)
     assert is_partial(partial.notes)
     assert partial.diagnostics.events == 450
-    assert count(runs) == 3
-    found = bc.evaluate(stream, Counted(str(runs)), bc.DRns(q=0.05), **options)
-    assert count(runs) == 4
-    undisturbed = bc.evaluate(stream, Counted(str(runs)), bc.DRns(q=0.05), **{**options, "checkpoint": None})
+    assert count_runs(runs) == 3
+    found = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), **options)
+    assert count_runs(runs) == 4
+    undisturbed = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), **{**options, "checkpoint": None})
     assert found.to_dict() == undisturbed.to_dict()
 
 

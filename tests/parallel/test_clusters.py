@@ -25,10 +25,12 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast.cli import main
 from backcast.cli import run as engines
 from backcast.cli.run import Engine
+from tests.support.policies import FollowTheLeader
 
 pytestmark = pytest.mark.xdist_group("clusters")
-# workers are sent the policy below by value: they need not find this file
+# workers receive policies by value: they need not find the files of tests
 cloudpickle.register_pickle_by_value(sys.modules[__name__])
+cloudpickle.register_pickle_by_value(sys.modules[FollowTheLeader.__module__])
 
 EVENTS = 900
 
@@ -41,14 +43,15 @@ def log() -> bc.Log:
     return bc.Log(contexts, actions, rewards, np.full(EVENTS, 0.5), reward_range=(0, 1))
 
 
-class Leader:
-    """Plain Python; where it is told to, the first of its runs kills the process it is in."""
+class KilledLeader(FollowTheLeader):
+    """The first run kills its process if there is a path of a mark, which is created before."""
 
     def __init__(self, mark: str = "") -> None:
-        self.mark, self.sums, self.counts = mark, np.ones(2), np.full(2, 2.0)
+        super().__init__()
+        self.mark = mark
 
     def __repr__(self) -> str:
-        return "Leader()"
+        return "KilledLeader()"
 
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
         if self.mark and rng.random() < 0.2:
@@ -58,15 +61,8 @@ class Leader:
                 return
             os.kill(os.getpid(), signal.SIGKILL)
 
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
 
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.sums, actions, rewards)
-        np.add.at(self.counts, actions, 1)
-
-
-class Hangs(Leader):
+class Hangs(KilledLeader):
     """Does not come back: in Python code, or in code that no signal or exception interrupts before it returns."""
 
     def __init__(self, deaf: bool) -> None:
@@ -96,14 +92,14 @@ def stream(log: bc.Log, tmp_path_factory: pytest.TempPathFactory) -> bc.LogStrea
 def ask_segments(stream: bc.LogStream) -> list[str]:
     """What a compiled policy and one in Python are worth in segments of a stream."""
     options: dict[str, Any] = {"horizon": 10, "reward_model": 0.5, "interval": bc.Segments(5)}
-    found = [bc.evaluate(stream, policy, bc.DRns(q=0.05), **options) for policy in (bc.UCB1(), Leader())]
+    found = [bc.evaluate(stream, policy, bc.DRns(q=0.05), **options) for policy in (bc.UCB1(), KilledLeader())]
     return [json.dumps(estimate.to_dict()) for estimate in found]
 
 
 @pytest.fixture(scope="module")
 def alone(log: bc.Log) -> list[str]:
     """What one process says."""
-    return [ask(log, policy, n_jobs=1) for policy in (bc.UCB1(), Leader())]
+    return [ask(log, policy, n_jobs=1) for policy in (bc.UCB1(), KilledLeader())]
 
 
 @pytest.fixture(scope="module")
@@ -126,7 +122,7 @@ def client(cluster: Any) -> Iterator[Any]:
 class TestDask:
     def test_two_workers_say_the_same(self, log: bc.Log, alone: list[str], client: Any) -> None:
         with joblib.parallel_config(backend="dask"):
-            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+            assert [ask(log, policy) for policy in (bc.UCB1(), KilledLeader())] == alone
 
     def test_segments_of_a_stream_are_the_same_wherever_they_are_done(self, stream: bc.LogStream, client: Any) -> None:
         with joblib.parallel_config(backend="dask"):
@@ -143,7 +139,7 @@ class TestDask:
 
         client.scatter = counting
         with joblib.parallel_config(backend="dask", client=client):
-            ask(log, Leader())
+            ask(log, KilledLeader())
         # passes, pilots and subsets are sent out one after another, and find it where it is
         assert len(sent) == 1
 
@@ -152,7 +148,7 @@ class TestDask:
     ) -> None:
         mark = tmp_path / "killed"
         with joblib.parallel_config(backend="dask"):
-            found = ask(log, Leader(str(mark)))
+            found = ask(log, KilledLeader(str(mark)))
         assert mark.exists()
         assert found == alone[1]
 
@@ -182,13 +178,13 @@ class TestDask:
             with pytest.raises(bc.WorkError, match=r"^pass \d+.* took longer than time_limit"):
                 ask(log, Hangs(deaf), time_limit=1.0)
             monkeypatch.undo()
-            assert ask(log, Leader(), time_limit=60) == alone[1]
+            assert ask(log, KilledLeader(), time_limit=60) == alone[1]
 
     def test_three_workers_say_the_same(self, log: bc.Log, alone: list[str], cluster: Any, client: Any) -> None:
         cluster.scale(3)
         client.wait_for_workers(3, timeout=60)
         with joblib.parallel_config(backend="dask"):
-            assert [ask(log, policy) for policy in (bc.UCB1(), Leader())] == alone
+            assert [ask(log, policy) for policy in (bc.UCB1(), KilledLeader())] == alone
 
     def test_a_single_worker_does_the_work_and_says_the_same(
         self, log: bc.Log, alone: list[str], cluster: Any, client: Any
@@ -267,7 +263,7 @@ class TestRay:
 
     def test_a_worker_killed_in_the_middle_changes_nothing(self, log: bc.Log, alone: list[str], tmp_path: Path) -> None:
         mark = tmp_path / "killed"
-        found = ask(log, Leader(str(mark)))
+        found = ask(log, KilledLeader(str(mark)))
         assert mark.exists()
         assert found == alone[1]
 

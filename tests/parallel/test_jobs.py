@@ -1,11 +1,9 @@
-"""Pieces of work and those who do them: workers that die, hang, fail, or cannot be sent what they need."""
+"""Jobs and their workers: workers that die, hang, raise errors, or cannot be sent their arguments."""
 
 from __future__ import annotations
 
 import os
-import shutil
 import signal
-import subprocess
 import sys
 import threading
 import time
@@ -17,11 +15,10 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._parallel import shared_file as mapped
 from backcast._parallel import workers as crew
 from backcast._parallel.jobs import Execution, JobResults, run_jobs
-from backcast._parallel.shared_file import SharedFile, load_shared
 from backcast._parallel.workers import Job, SharedArguments
+from tests.support.logs import two_action_log
 from tests.support.policies import FollowTheLeader
 
 # worker processes are sent the functions below by value: they need not find this file
@@ -112,7 +109,7 @@ class TestProcesses:
     def test_all_cores_say_the_same_as_one(self, policy: Any) -> None:
         options: dict[str, Any] = {"horizon": 5, "reward_model": 0.5, "replicates": 60}
         one, every = (
-            bc.evaluate(log_of_two(), policy, bc.ClockReplay(), **options, n_jobs=n_jobs).to_dict()
+            bc.evaluate(two_action_log(), policy, bc.ClockReplay(), **options, n_jobs=n_jobs).to_dict()
             for n_jobs in (1, -1)
         )
         assert one == every
@@ -128,78 +125,6 @@ class TestProcesses:
     def test_what_cannot_be_sent_is_said(self) -> None:
         with pytest.raises(bc.OptionError, match=r"cannot be sent to other processes .*lock.*n_jobs=1"):
             run_jobs(square, SharedArguments(threading.Lock()), jobs(4), Execution(n_jobs=2))
-
-
-class TestLaid:
-    def test_values_come_back_writable_and_whole(self) -> None:
-        whole = np.arange(12.0).reshape(3, 4)
-        values = (whole, np.asfortranarray(whole), whole[:, ::2], np.zeros(0), "text", [whole, None])
-        file = SharedFile(values)
-        found = load_shared(file.reference)
-        assert str(found) == str(values)
-        assert found[0].flags.writeable
-        assert found[0].ctypes.data % 64 == 0
-        found[0][:] = 0
-        assert file.close() is None
-        assert whole.sum() == 66
-
-    def test_the_file_goes_with_the_values(self) -> None:
-        file = SharedFile((1,))
-        path = file.reference.path
-        assert os.stat(path).st_mode & 0o077 == 0
-        del file
-        assert not os.path.exists(path)
-
-    def test_a_file_that_was_removed_is_named(self) -> None:
-        reference = SharedFile((1,)).reference
-        with pytest.raises(bc.WorkError, match=r"backcast-.*, cannot be read: No such file"):
-            load_shared(reference)
-
-    def test_a_file_that_others_could_have_written_is_not_read(self) -> None:
-        file = SharedFile((1,))
-        os.chmod(file.reference.path, 0o622)
-        with pytest.raises(bc.WorkError, match="is not private to this user; it is not read"):
-            load_shared(file.reference)
-
-    def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-        monkeypatch.setenv("JOBLIB_TEMP_FOLDER", str(tmp_path))
-        assert Path(SharedFile((1,)).reference.path).parent == tmp_path
-        monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 5, 5))
-        with pytest.raises(
-            bc.WorkError, match=rf"could not be file in {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
-        ):
-            SharedFile((np.ones(1000),))
-        assert list(tmp_path.iterdir()) == []
-
-    def test_values_are_forgotten_when_the_file_is_gone(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(mapped, "POLL_SECONDS", 0.01)
-        file = SharedFile((1,))
-        load_shared(file.reference)
-        assert file.reference.path in mapped._mapped
-        file.close()
-        for _ in range(1_000):
-            if file.reference.path not in mapped._mapped:
-                return
-            time.sleep(0.01)
-        raise AssertionError
-
-
-def test_a_parent_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
-    program = (
-        "import os, signal, numpy as np; from backcast._parallel.shared_file import SharedFile\n"
-        "file = SharedFile((np.ones(10),)); print(file.reference.path, flush=True)\n"
-        "os.kill(os.getpid(), signal.SIGKILL)"
-    )
-    environment = {**os.environ, "JOBLIB_TEMP_FOLDER": str(tmp_path)}
-    killed = subprocess.run(
-        [sys.executable, "-c", program], capture_output=True, text=True, env=environment, check=False
-    )
-    assert Path(killed.stdout.strip()).parent == tmp_path
-    for _ in range(200):
-        if not list(tmp_path.iterdir()):
-            return
-        time.sleep(0.05)
-    raise AssertionError
 
 
 def kinds_of(log: bc.Log) -> dict[str, tuple[str, bool]]:
@@ -236,20 +161,15 @@ class Swallows:
         pass
 
 
-def log_of_two(n: int = 400) -> bc.Log:
-    rng = np.random.default_rng(0)
-    return bc.Log(None, rng.integers(2, size=n), rng.random(n), np.full(n, 0.5), reward_range=(0, 1))
-
-
 def test_a_policy_cannot_catch_the_limit() -> None:
     with pytest.raises(bc.WorkError, match=r"pass 0 took longer than time_limit = 0\.2 seconds"):
-        bc.evaluate(log_of_two(), Swallows(), bc.ClockReplay(), horizon=5, reward_model=0.5, time_limit=0.2)
+        bc.evaluate(two_action_log(), Swallows(), bc.ClockReplay(), horizon=5, reward_model=0.5, time_limit=0.2)
 
 
 @pytest.mark.parametrize("limit", [0, -1, float("nan")])
 def test_a_limit_is_a_time(limit: float) -> None:
     with pytest.raises(bc.OptionError, match="time_limit is"):
-        bc.evaluate(log_of_two(), bc.UCB1(), time_limit=limit)
+        bc.evaluate(two_action_log(), bc.UCB1(), time_limit=limit)
 
 
 class Fails:
@@ -271,7 +191,7 @@ class Fails:
 @pytest.mark.xdist_group("processes")
 def test_a_policy_that_raises_is_named_with_its_run(n_jobs: int) -> None:
     with pytest.raises(bc.PolicyError) as caught:
-        bc.evaluate(log_of_two(), Fails(), bc.ClockReplay(), horizon=5, reward_model=0.5, n_jobs=n_jobs)
+        bc.evaluate(two_action_log(), Fails(), bc.ClockReplay(), horizon=5, reward_model=0.5, n_jobs=n_jobs)
     message = str(caught.value)
     assert message.startswith("Fails.probabilities failed on rows 0..399: KeyError: 'weights' (pass ")
     assert "\n" not in message

@@ -205,7 +205,7 @@ def test_the_same_seed_gives_the_same_answer_and_nothing_is_touched(name: str, l
 
 @every
 def test_a_learning_policy_is_refused(name: str, make_log: MakeLog) -> None:
-    with pytest.raises(NeedsStationaryPolicy, match="learns as it goes"):
+    with pytest.raises(NeedsStationaryPolicy, match="evaluates fixed policies and EpsilonGreedy learns;"):
         estimate(name, make_log("dense"), EpsilonGreedy(0.1))
 
 

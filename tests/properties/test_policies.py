@@ -260,7 +260,7 @@ def test_a_broken_law_is_named(policy: Any, words: str, make_log: Any) -> None:
 
 @pytest.mark.parametrize(
     ("policy", "words"),
-    [(object(), "is not a policy; it needs a method probabilities"), (Sound, "Sound is a class; give a policy")],
+    [(object(), "is not a policy; it needs a method probabilities"), (Sound, "Sound is a class; give an instance")],
 )
 def test_an_object_that_is_no_policy_is_rejected(policy: Any, words: str, make_log: Any) -> None:
     with pytest.raises(bc.OptionError, match=words):

@@ -252,7 +252,7 @@ def test_every_driver_block_and_cut_gives_the_same_run(name: str, layout: str, m
     def holds(seed: int, schedule: MultiplierSchedule, horizon: int | None, places: list[int]) -> None:
         log = log_for(name, make_log(layout, n, seed=seed))
         policy, whole = policy_named(name), [slice(0, n)]
-        usual = outcome(log, policy, schedule, whole, horizon=horizon, length=n)
+        usual = outcome(log, policy, schedule, whole, horizon=horizon, n_events=n)
         for block_size in (1, 3, 8, 46, 100):
             blocks = outcome(log, policy, schedule, whole, horizon=horizon, driver="block", block_size=block_size)
             assert_same(usual, blocks)

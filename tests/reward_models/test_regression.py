@@ -1,4 +1,4 @@
-"""Reward models: what each predicts, and what each refuses."""
+"""Regressions of rewards, one per action and joint."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 import numpy as np
 import pytest
-import scipy.sparse
 from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
 from sklearn.neighbors import KNeighborsRegressor
 from sklearn.pipeline import make_pipeline
@@ -16,9 +15,7 @@ from sklearn.preprocessing import StandardScaler
 from sklearn.svm import LinearSVC
 from sklearn.tree import DecisionTreeRegressor
 
-from backcast._arrays import Contexts, FloatArray
-from backcast.environments import classification_environment
-from backcast.errors import EvaluationError, OptionError
+from backcast.errors import OptionError
 from backcast.log import Log, replace_columns
 from backcast.reward_models import (
     Constant,
@@ -31,29 +28,12 @@ from backcast.reward_models import (
     RewardModel,
     Split,
 )
-from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
-from backcast.reward_models.cross_fitting import Given, as_out_of_sample
 from backcast.reward_models.regression import scale_to_mean_one
-
-ALPHAS = np.array([0.1, 10.0, 1000.0])
+from tests.support.logs import small_log
 
 
 def rng(seed: int = 0) -> np.random.Generator:
     return np.random.default_rng(seed)
-
-
-def small_log(n: int = 60, n_actions: int = 3, **options: Any) -> Log:
-    generator = rng(5)
-    contexts = generator.standard_normal((n, 4))
-    actions = generator.integers(n_actions, size=n)
-    return Log(
-        contexts=options.pop("contexts", contexts),
-        actions=options.pop("actions", actions),
-        rewards=options.pop("rewards", (contexts[:, 0] + actions > 0.5).astype(float)),
-        propensities=generator.uniform(0.1, 0.9, size=n),
-        n_actions=n_actions,
-        **options,
-    )
 
 
 # One estimator per action
@@ -228,198 +208,6 @@ def test_options_that_make_no_sense_are_refused(make: Any, message: str) -> None
 def test_a_model_must_be_fitted_before_it_predicts(model: RewardModel) -> None:
     with pytest.raises(OptionError, match="has not been fitted"):
         Fitted(model).predictions(small_log(), rng())
-
-
-# Predictions out of sample
-
-
-def test_what_users_may_pass_as_a_reward_model() -> None:
-    log = small_log()
-    wrapped = Split(Constant())
-    assert as_out_of_sample(wrapped) is wrapped
-    assert as_out_of_sample() == CrossFit(PerAction())
-    assert as_out_of_sample(Constant(), folds=3) == CrossFit(Constant(), 3)
-    ridge = Ridge()
-    assert as_out_of_sample(ridge) == CrossFit(PerAction(ridge))
-    assert np.array_equal(as_out_of_sample(0.5).predictions(log, rng()).predicted, np.full((60, 3), 0.5))
-    table = rng(1).random((60, 3))
-    assert np.array_equal(as_out_of_sample(table).predictions(log, rng()).predicted, table)
-    assert np.array_equal(as_out_of_sample(table.tolist()).predictions(log, rng()).predicted, table)
-
-
-@pytest.mark.parametrize("wrong", ["ridge", np.zeros(3), object()])
-def test_other_things_are_refused(wrong: object) -> None:
-    with pytest.raises(OptionError, match="reward_model is a"):
-        as_out_of_sample(wrong)
-
-
-def test_predictions_of_a_wrong_shape_or_value_are_refused() -> None:
-    log = small_log()
-    with pytest.raises(OptionError, match=r"shape \(60, 2\); expected \(60, 3\)"):
-        Given(np.zeros((60, 2))).predictions(log, rng())
-    table = np.zeros((60, 3))
-    table[7, 1] = np.nan
-    with pytest.raises(OptionError, match="row 7, action 1 is nan"):
-        Given(table).predictions(log, rng())
-
-
-def test_given_predictions_are_contiguous_and_writable_whatever_came_in() -> None:
-    table = np.asfortranarray(rng(1).random((60, 3)))
-    table.flags.writeable = False
-    predicted = Given(table).predictions(small_log(), rng()).predicted
-    assert predicted.flags.c_contiguous
-    assert predicted.flags.writeable
-
-
-def test_before_anything_is_seen_the_midpoint_of_the_declared_range_is_predicted() -> None:
-    bounded = small_log(reward_range=(-1.0, 2.0))
-    start = Progressive(Constant(), first=10).predictions(bounded, rng()).predicted[:10]
-    assert np.array_equal(start, np.full((10, 3), 0.5))
-    assert not Progressive(Constant(), first=10).predictions(small_log(), rng()).predicted[:10].any()
-    assert CrossFit(Constant()).predictions(bounded[:1], rng()).predicted.tolist() == [[0.5] * 3]
-
-
-def test_one_event_cannot_be_split() -> None:
-    with pytest.raises(EvaluationError, match="cannot be split"):
-        Split(Constant()).predictions(small_log()[:1], rng())
-
-
-# Ridge paths
-
-
-def expected_ridge(examples: Examples, alpha: float) -> tuple[FloatArray, float]:
-    model = Ridge(
-        alpha=alpha, solver="cholesky" if isinstance(examples.features, np.ndarray) else "sparse_cg", tol=1e-12
-    )
-    model.fit(examples.features, examples.rewards, sample_weight=scale_to_mean_one(examples.weights))
-    return model.coef_, float(model.intercept_)
-
-
-def some_examples(features: Contexts) -> Examples:
-    n = int(features.shape[0])
-    return Examples(features, rng(1).standard_normal(n), rng(2).uniform(0.1, 3.0, size=n))
-
-
-@pytest.mark.parametrize("offset", [0.0, 1e6])
-def test_ridge_path_is_ridge_at_every_penalty(offset: float) -> None:
-    examples = some_examples(rng(3).standard_normal((50, 7)) + offset)
-    path = ridge_path(examples, ALPHAS)
-    for which, alpha in enumerate(ALPHAS):
-        slopes, _ = expected_ridge(examples, float(alpha))
-        assert np.allclose(path.slopes[which], slopes, rtol=1e-5, atol=1e-8)
-    line = np.asarray(examples.features) @ path.slopes[0] + path.intercepts[0]
-    assert np.average(line - examples.rewards, weights=examples.weights) == pytest.approx(0, abs=1e-7)
-
-
-def test_fold_paths_are_fits_on_the_other_folds() -> None:
-    examples = some_examples(rng(3).standard_normal((50, 4)))
-    fold = rng(4).integers(3, size=50)
-    for f, path in enumerate(ridge_paths_without_folds(examples, fold, 3, ALPHAS)):
-        again = ridge_path(examples[fold != f], ALPHAS)
-        assert np.allclose(path.slopes, again.slopes)
-        assert np.allclose(path.intercepts, again.intercepts)
-
-
-def test_krylov_path_is_ridge_on_sparse_features() -> None:
-    filled = rng(5).random((300, 400)) * (rng(6).random((300, 400)) < 0.02)
-    examples = some_examples(scipy.sparse.csr_array(filled))
-    path = ridge_path(examples, np.array([1.0, 100.0]))
-    for which, alpha in enumerate((1.0, 100.0)):
-        slopes, intercept = expected_ridge(examples, alpha)
-        assert np.allclose(path.slopes[which], slopes, atol=1e-4)
-        assert path.intercepts[which] == pytest.approx(intercept, abs=1e-4)
-    folds = ridge_paths_without_folds(examples, np.arange(300) % 2, 2, np.array([1.0]))
-    assert np.allclose(folds[0].slopes, ridge_path(examples[1::2], np.array([1.0])).slopes)
-
-
-@pytest.mark.parametrize("columns", [0, 1, 3])
-def test_krylov_path_ends_where_its_space_does(columns: int) -> None:
-    features = scipy.sparse.csr_array(rng(3).standard_normal((20, columns)))
-    examples = some_examples(features)
-    dense = ridge_path(Examples(features.toarray(), examples.rewards, examples.weights), ALPHAS)
-    path = ridge_path(examples, ALPHAS)
-    assert np.allclose(path.slopes, dense.slopes)
-    assert np.allclose(path.intercepts, dense.intercepts)
-
-
-# Little variance
-
-
-def event_values(log: Log, target: FloatArray, predicted: FloatArray) -> FloatArray:
-    logged = (np.arange(len(log)), log.actions)
-    direct: FloatArray = (target * predicted).sum(axis=1)
-    return direct + target[logged] / log.propensities * (log.rewards - predicted[logged])
-
-
-def spread_ratio(seed: int, loss: bool) -> float:
-    """Spread of the event values with the low-variance model, over that with a plain ridge."""
-    generator = rng(seed)
-    labels = generator.integers(6, size=2000)
-    features = generator.standard_normal((6, 10))[labels] + generator.standard_normal((2000, 10))
-    log = classification_environment(features, labels, loss=loss).log(generator)
-    rough = PerAction().fit(log[:300]).predict(log.contexts)
-    best = rough.argmin(axis=1) if loss else rough.argmax(axis=1)
-    target = 0.1 / 6 + 0.9 * (np.arange(6) == best[:, None])
-    models: list[RewardModel] = [LowVariance(), PerAction()]
-    spreads = [
-        event_values(log[300:], target[300:], CrossFit(model, 3).predictions(log[300:], rng(1)).predicted).std()
-        for model in models
-    ]
-    return float(spreads[0] / spreads[1])
-
-
-@pytest.mark.parametrize("loss", [False, True])
-def test_low_variance_lowers_the_spread_on_logs_as_in_the_paper(loss: bool) -> None:
-    # Over seeds the logarithm of the ratio has mean -0.92 and standard deviation 0.27: the mean of three would fail
-    # to be below -0.3 once in 25,000 draws.
-    assert np.mean([np.log(spread_ratio(seed, loss)) for seed in (1, 2, 3)]) < -0.3
-
-
-def test_losses_are_treated_as_negated_rewards() -> None:
-    labels = rng(1).integers(3, size=600)
-    features = rng(2).standard_normal((3, 4))[labels] + rng(3).standard_normal((600, 4))
-    gains, losses = (classification_environment(features, labels, loss=loss).log(rng(4)) for loss in (False, True))
-    spreads = [[choice.std_dev for choice in LowVariance().fit(log).tried] for log in (gains, losses)]
-    assert np.allclose(spreads[0], spreads[1])
-
-
-def test_low_variance_chooses_the_least_spread_it_tried() -> None:
-    log = small_log(n=300)
-    model = LowVariance(alphas=(1.0, 10.0)).fit(log)
-    assert model.choice is not None
-    assert len(model.tried) == 2 * 4
-    assert model.choice.std_dev == min(candidate.std_dev for candidate in model.tried)
-
-
-def test_low_variance_takes_the_target_it_is_given() -> None:
-    # Action 1 pays at random, action 0 along a line: a policy of action 0 wants the line, whatever it costs action 1.
-    contexts = rng(1).standard_normal((400, 1))
-    actions = rng(2).integers(2, size=400)
-    rewards = np.where(actions == 0, contexts[:, 0], 5 * rng(3).standard_normal(400))
-    log = Log(contexts, actions, rewards, np.full(400, 0.5))
-    first = LowVariance(alphas=(0.1, 1e5), target=lambda x: np.tile([1.0, 0.0], (x.shape[0], 1))).fit(log)
-    second = LowVariance(alphas=(0.1, 1e5), target=lambda x: np.tile([0.0, 1.0], (x.shape[0], 1))).fit(log)
-    assert first.choice is not None
-    assert second.choice is not None
-    assert first.choice.alpha == 0.1
-    assert first.choice.std_dev < 1.2 < 5 < second.choice.std_dev
-    with pytest.raises(OptionError, match=r"target returned shape \(400, 3\)"):
-        LowVariance(target=lambda x: np.zeros((400, 3))).fit(log)
-
-
-def test_low_variance_stays_with_available_actions() -> None:
-    available = np.ones((60, 3), dtype=bool)
-    available[:, 2] = False
-    actions = rng(1).integers(2, size=60)
-    log = small_log(actions=actions, available=available)
-    predicted = LowVariance().fit(log).predict(log.contexts)
-    assert np.allclose(predicted[:, 2], log.rewards.mean())
-
-
-@pytest.mark.parametrize("n", [1, 2, 3])
-def test_low_variance_fits_a_few_events(n: int) -> None:
-    log = small_log()[:n]
-    assert np.isfinite(LowVariance().fit(log).predict(log.contexts)).all()
 
 
 def test_reward_models_load_without_scikit_learn() -> None:

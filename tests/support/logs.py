@@ -49,3 +49,31 @@ def _dyadic(available: np.ndarray[Any, np.dtype[np.bool_]], rng: np.random.Gener
     counts = np.zeros(available.size)
     counts[available] = 1 + rng.multinomial(64 - open_, rng.dirichlet(np.ones(open_)))
     return counts / 64
+
+
+def small_log(n: int = 60, n_actions: int = 3, **options: Any) -> Log:
+    """A log of four features with rewards of 0 and 1; columns may be replaced."""
+    generator = np.random.default_rng(5)
+    contexts = generator.standard_normal((n, 4))
+    actions = generator.integers(n_actions, size=n)
+    return Log(
+        contexts=options.pop("contexts", contexts),
+        actions=options.pop("actions", actions),
+        rewards=options.pop("rewards", (contexts[:, 0] + actions > 0.5).astype(float)),
+        propensities=generator.uniform(0.1, 0.9, size=n),
+        n_actions=n_actions,
+        **options,
+    )
+
+
+def three_action_log(n: int = 20, **fields: Any) -> Log:
+    """A log of three actions taken in turn, whose first feature is the number of the row."""
+    rng = np.random.default_rng(0)
+    columns = {
+        "contexts": np.column_stack([np.arange(n), rng.normal(size=n)]),
+        "actions": np.arange(n) % 3,
+        "rewards": rng.random(n),
+        "propensities": np.full(n, 1 / 3),
+        "n_actions": 3,
+    }
+    return Log(**{**columns, **fields})

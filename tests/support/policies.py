@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -24,6 +26,24 @@ class FollowTheLeader:
         np.add.at(self.counts, actions, 1)
 
 
+class CountedLeader(FollowTheLeader):
+    """Append a byte to a file at the start of every run, then wait for ``pause`` seconds."""
+
+    def __init__(self, runs: str, pause: float = 0.0) -> None:
+        super().__init__()
+        self.runs, self.pause = runs, pause
+
+    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
+        with open(self.runs, "ab") as file:
+            file.write(b".")
+        time.sleep(self.pause)
+
+
+def count_runs(runs: Path) -> int:
+    """Return how many runs a ``CountedLeader`` has started."""
+    return runs.stat().st_size
+
+
 class RewardProportional:
     """Take each of three actions with a probability proportional to the reward it has earned, which starts at 1."""
 
@@ -35,3 +55,51 @@ class RewardProportional:
 
     def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
         np.add.at(self.earned, actions, rewards)
+
+
+class TablePolicy:
+    """A policy given by a table of probabilities, one row per context."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = np.asarray(table, dtype=float)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        chosen: Any = np.asarray(contexts @ self.table)
+        return chosen
+
+
+class RewardCounts:
+    """Take actions in proportion to their rewards plus one, and record the sizes and probabilities of the batches."""
+
+    def __init__(self, n_actions: int, batch_size: int = 1) -> None:
+        self.earned = np.ones(n_actions)
+        self.batch_size = batch_size
+        self.batches: list[int] = []
+        self.learned_probabilities: list[float] = []
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        share: Any = self.earned / self.earned.sum()
+        return np.tile(share, (contexts.shape[0], 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.earned, actions, rewards)
+        self.batches.append(actions.size)
+        self.learned_probabilities += probabilities.tolist()
+
+
+class AnsweringPolicy:
+    """A learning policy that returns a given answer, or calls it with the contexts."""
+
+    def __init__(self, answer: Any, batch_size: Any = 1) -> None:
+        self.answer, self.batch_size = answer, batch_size
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return self.answer(contexts) if callable(self.answer) else self.answer
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        pass
+
+
+def uniform(contexts: Any) -> Any:
+    """Return equal probabilities of three actions."""
+    return np.full((contexts.shape[0], 3), 1 / 3)
