@@ -15,15 +15,28 @@ from tools.chromium import HOW_TO_ADD, find_chromium
 
 # The same examples in every run, and no deadline that a busy machine could miss.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.register_profile("fast", settings.get_profile("ci"), max_examples=10)
 
 MakeLog = Callable[..., Log]
 
-BROWSER_TESTS = Path(__file__).with_name("browser")
+TESTS = Path(__file__).parent
+BROWSER_TESTS = TESTS / "browser"
+# Marked "slow" and left out by ``make test-fast``: clusters, browsers, samples large enough for statistics, records of
+# numbers, attacks, programs as a whole, and benchmarks.
+SLOW = [
+    *(TESTS / name for name in ("browser", "golden", "parallel", "security", "statistical")),
+    *(TESTS / "project" / f"test_{name}.py" for name in ("docs", "examples", "startup")),
+    *(TESTS / "cli" / f"test_{name}.py" for name in ("examples", "interrupt")),
+    TESTS.parent / "bench",
+]
 LEFT_OUT = f"The browser tests were left out, because no Chromium was found; to run them, {HOW_TO_ADD}."
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leave out the browser tests where there is no browser; where checks are automatic, that is an error."""
+    """Mark slow tests, and leave out browser tests without a browser, which is an error in automatic checks."""
+    for item in items:
+        if any(item.path.is_relative_to(path) for path in SLOW):
+            item.add_marker("slow")
     if find_chromium() is not None:
         return
     without = [item for item in items if item.path.is_relative_to(BROWSER_TESTS)]
@@ -34,7 +47,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 
 def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
-    """Say that the browser tests were left out, so that nobody takes silence for success."""
+    """Say that the browser tests were left out, because silence would look like success."""
     if find_chromium() is None:
         terminalreporter.section("browser tests", sep="=", yellow=True)
         terminalreporter.line(LEFT_OUT)

@@ -143,7 +143,7 @@ class TestPlan:
         spec = bc.plan(COIN, [0.1, 0.2]).plot().to_dict()
         rows = [row for layer in spec["layer"] for row in layer["data"].get("values", []) if "events" in row]
         assert {row["difference"] for row in rows} == {"0.1", "0.2"}
-        assert {(row["events"], round(row["power"], 2)) for row in rows if row["asked"]} == {(785, 0.8), (197, 0.8)}
+        assert {(row["events"], round(row["power"], 2)) for row in rows if row["planned"]} == {(785, 0.8), (197, 0.8)}
         assert "needs 785 events" in spec["description"]
         json.dumps(spec, allow_nan=False)
 

@@ -143,5 +143,5 @@ def test_invalid_probabilities_are_reported() -> None:
     world = some_world()
     with pytest.raises(PolicyError, match=r"shape \(2, 2\); expected \(2, 3\)"):
         world.learning_value(RewardCounts(2), 1)
-    with pytest.raises(PolicyError, match=r"row 1: Fixed.probabilities sum to 0\.5"):
+    with pytest.raises(PolicyError, match=r"row 1: TablePolicy.probabilities sum to 0\.5"):
         world.learning_value(TablePolicy([[1.0, 0.0, 0.0], [0.5, 0.0, 0.0]]), 1)

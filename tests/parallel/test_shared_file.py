@@ -53,7 +53,7 @@ class TestSharedFile:
         assert Path(SharedFile((1,)).reference.path).parent == tmp_path
         monkeypatch.setattr(shutil, "disk_usage", lambda folder: shutil._ntuple_diskusage(10, 5, 5))
         with pytest.raises(
-            bc.WorkError, match=rf"could not be written to {tmp_path} .*JOBLIB_TEMP_FOLDER, or use n_jobs=1"
+            bc.WorkError, match=rf"could not be written to {tmp_path} .*set JOBLIB_TEMP_FOLDER to .*, or use n_jobs=1"
         ):
             SharedFile((np.ones(1000),))
         assert list(tmp_path.iterdir()) == []

@@ -113,7 +113,7 @@ def test_pictures_are_small_and_used(where: str) -> None:
 
 def collected(**environment: str) -> subprocess.CompletedProcess[str]:
     """What pytest collects of the browser tests and of one other."""
-    words = "-m pytest -q --collect-only -n0 -p no:cacheprovider tests/browser tests/unit/test_repository.py -k"
+    words = "-m pytest -q --collect-only -n0 -p no:cacheprovider tests/browser tests/project/test_repository.py -k"
     own = {**os.environ, "CI": "", **environment}
     command = [sys.executable, *words.split(), "browser or readme_is_short"]
     return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)

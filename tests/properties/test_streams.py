@@ -66,7 +66,7 @@ def test_a_reader_left_early_stops_and_has_made_few_too_many(length: int, waitin
     for _, _ in zip(range(taken), items, strict=False):
         pass
     del items
-    gc.collect()
+    gc.collect(1)  # all of the objects of the whole session would take half a second per example
     assert made.count <= min(taken, length) + waiting
     assert reading_threads() == 0
 
@@ -155,11 +155,19 @@ def peak(path: Path, evaluator: str) -> float:
     return float(subprocess.run(command, capture_output=True, text=True, check=True).stdout)
 
 
+@pytest.fixture(scope="module")
+def short_and_long(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, Path]:
+    folder = tmp_path_factory.mktemp("streams")
+    write(folder / "short.parquet", 300_000, 100_000)
+    write(folder / "long.parquet", 1_500_000, 100_000)
+    return folder / "short.parquet", folder / "long.parquet"
+
+
+@pytest.mark.slow
+@pytest.mark.xdist_group("long streams")
 @pytest.mark.parametrize("evaluator", ["DRns", "IPS"])
-def test_memory_does_not_grow_with_the_stream(tmp_path: Path, evaluator: str) -> None:
-    short, long = tmp_path / "short.parquet", tmp_path / "long.parquet"
-    write(short, 300_000, 100_000)
-    write(long, 1_500_000, 100_000)
-    peak(short, evaluator)  # what is compiled in the first run is not to be counted
+def test_memory_does_not_grow_with_the_stream(short_and_long: tuple[Path, Path], evaluator: str) -> None:
+    short, long = short_and_long
+    peak(short, evaluator)  # compilation in the first run is not to be counted
     # the 1.2 million more events would take 67 MB if they were held; runs differ by some 5 MB
     assert peak(long, evaluator) - peak(short, evaluator) < 30

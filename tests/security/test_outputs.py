@@ -196,7 +196,7 @@ def test_a_result_that_cannot_be_saved_goes_to_a_temporary_file(
     assert main(arguments) == 2
     line = capsys.readouterr().err.splitlines()[-1]
     assert "there is no folder" in line
-    temporary = Path(line.rpartition("it is kept in ")[2])
+    temporary = Path(line.rpartition("it was saved in ")[2])
     assert bc.load_result(temporary).result
     assert report.exists()
 

@@ -120,7 +120,7 @@ def looks_like_vw(path: str) -> bool:
         return False  # reported when the file is read
 
 
-def sample_vw(path: str, n_events: int, vw_format: str | None = None) -> tuple[str, list[Event]]:
+def sample_vw(path: str, n_events: int, vw_format: str | None = None) -> tuple[str, list[VwEvent]]:
     """Return the format of a log of Vowpal Wabbit, and its first decisions."""
     file = _find_files(path)[0]
     vw_format = vw_format or _detect_format(file)
@@ -144,7 +144,7 @@ def _open(file: str) -> IO[str]:
 
 
 @dataclass(frozen=True)
-class Event:
+class VwEvent:
     """A labelled decision.
 
     ``actions`` holds the features of each action, or is None if there are only shared ones. ``probabilities`` are
@@ -181,7 +181,7 @@ class _NumberedLines:
             yield self.current, text
 
 
-def _read_events(file: str, vw_format: str) -> Iterator[Event]:
+def _read_events(file: str, vw_format: str) -> Iterator[VwEvent]:
     lines = _NumberedLines()
     try:
         with _open(file) as stream:
@@ -222,14 +222,14 @@ def _to_number(value: object) -> float:
 # dsjson
 
 
-def _read_json_events(lines: Lines) -> Iterator[Event | None]:
+def _read_json_events(lines: Lines) -> Iterator[VwEvent | None]:
     for line, text in lines:
         # Vowpal Wabbit writes lines such as [CHECKPOINT INFO LINE] into its logs.
         if text.strip() and not text.startswith("["):
             yield _parse_json_event(line, json.loads(text))
 
 
-def _parse_json_event(line: int, record: Any) -> Event | None:
+def _parse_json_event(line: int, record: Any) -> VwEvent | None:
     """Return the decision of a line; None if it has no label to learn from."""
     if not isinstance(record, dict):
         raise ValueError("the line is not a JSON object")
@@ -244,7 +244,7 @@ def _parse_json_event(line: int, record: Any) -> Event | None:
     action = int(_to_number(_get_required(record, "_label_Action"))) - 1 if index is None else int(_to_number(index))
     if action < 0:
         raise ValueError(f"the logged action is number {action + 1}; actions count from 1")
-    return Event(
+    return VwEvent(
         line=line,
         action=action,
         cost=_to_number(record["_label_cost"]),
@@ -330,7 +330,7 @@ def _parse_json_features(node: Any, path: str = "") -> Features:
 # cb and adf text
 
 
-def _read_cb_events(lines: Lines) -> Iterator[Event]:
+def _read_cb_events(lines: Lines) -> Iterator[VwEvent]:
     """Yield one decision per line; actions count from 1, and those without a cost are the other eligible ones."""
     for line, text in lines:
         logged, others = _parse_label(text)
@@ -341,10 +341,10 @@ def _read_cb_events(lines: Lines) -> Iterator[Event]:
         if first < 1:
             raise ValueError(f"the logged action is number {first}; actions count from 1")
         eligible = frozenset(other - 1 for other in (action, *others)) if others else frozenset()
-        yield Event(line, action - 1, cost, probability, _parse_text_features(text), eligible=eligible)
+        yield VwEvent(line, action - 1, cost, probability, _parse_text_features(text), eligible=eligible)
 
 
-def _read_adf_events(lines: Lines) -> Iterator[Event | None]:
+def _read_adf_events(lines: Lines) -> Iterator[VwEvent | None]:
     """Yield one decision per block: perhaps a shared line, then a line per action, the logged one with a label."""
     block: list[_AdfLine] = []
     for line, text in chain(lines, [(0, "")]):
@@ -364,7 +364,7 @@ class _AdfLine(NamedTuple):
     features: Features
 
 
-def _combine_block(block: list[_AdfLine]) -> Event | None:
+def _combine_block(block: list[_AdfLine]) -> VwEvent | None:
     """Return the decision of a block of lines; None if no action has a label."""
     shared = block[0].features if block[0].is_shared else []
     actions = block[1:] if block[0].is_shared else block
@@ -374,7 +374,7 @@ def _combine_block(block: list[_AdfLine]) -> Event | None:
     if len(logged) > 1:
         raise ValueError(f"{len(logged)} actions of one decision carry a cost; only the one taken may")
     index, (_, cost, probability) = logged[0]
-    return Event(block[0].line, index, cost, probability, shared, [action.features for action in actions])
+    return VwEvent(block[0].line, index, cost, probability, shared, [action.features for action in actions])
 
 
 def _parse_label(text: str) -> tuple[Label | None, list[int]]:
@@ -424,7 +424,7 @@ def _parse_text_features(text: str) -> Features:
     return features
 
 
-EVENT_READERS: dict[str, Callable[[Lines], Iterator[Event | None]]] = {
+EVENT_READERS: dict[str, Callable[[Lines], Iterator[VwEvent | None]]] = {
     "dsjson": _read_json_events,
     "cb": _read_cb_events,
     "adf": _read_adf_events,
@@ -434,7 +434,7 @@ EVENT_READERS: dict[str, Callable[[Lines], Iterator[Event | None]]] = {
 # Decisions to a log
 
 
-def _check_consistent(located: list[tuple[str, Event]]) -> None:
+def _check_consistent(located: list[tuple[str, VwEvent]]) -> None:
     """Refuse decisions that contradict themselves or do not belong in one log."""
     first = located[0][1]
     for file, event in located:
@@ -455,7 +455,7 @@ def _check_consistent(located: list[tuple[str, Event]]) -> None:
             raise SourceError(f"{file}, line {event.line}: {problem}")
 
 
-def _find_number_of_actions(located: list[tuple[str, Event]], declared: int | None) -> int:
+def _find_number_of_actions(located: list[tuple[str, VwEvent]], declared: int | None) -> int:
     file, largest = max(located, key=lambda pair: pair[1].n_actions)
     if declared is not None and largest.n_actions > declared:
         raise SourceError(f"{file}, line {largest.line}: {largest.n_actions} actions, but n_actions is {declared}")
@@ -467,7 +467,7 @@ def _find_number_of_actions(located: list[tuple[str, Event]], declared: int | No
 
 
 def _build_log(
-    events: list[Event], n_actions: int, hash_size: int, reward_scale: float, reward_range: tuple[float, float] | None
+    events: list[VwEvent], n_actions: int, hash_size: int, reward_scale: float, reward_range: tuple[float, float] | None
 ) -> Log:
     has_mask = any(event.eligible or event.actions for event in events)
     has_probabilities = all(event.probabilities is not None for event in events)
@@ -486,7 +486,7 @@ def _build_log(
     )
 
 
-def _build_contexts(events: list[Event], n_actions: int, hash_size: int, other_numbers: int) -> Contexts:
+def _build_contexts(events: list[VwEvent], n_actions: int, hash_size: int, other_numbers: int) -> Contexts:
     """Return hashed features ``(n, K, d)`` if decisions list their actions, else ``(n, d)``; CSR if d is large.
 
     Refuses a log that does not fit in memory, with so many ``other_numbers`` per decision in its matrices.
@@ -514,7 +514,7 @@ def _build_contexts(events: list[Event], n_actions: int, hash_size: int, other_n
         ) from None
 
 
-def _build_mask(events: list[Event], n_actions: int) -> BoolArray | None:
+def _build_mask(events: list[VwEvent], n_actions: int) -> BoolArray | None:
     """Return the mask of eligible actions; None if all always are."""
     counts = np.array([n_actions if event.actions is None else len(event.actions) for event in events])
     mask: BoolArray = np.arange(n_actions) < counts[:, None]
@@ -524,7 +524,7 @@ def _build_mask(events: list[Event], n_actions: int) -> BoolArray | None:
     return None if mask.all() else mask
 
 
-def _build_logging_probabilities(events: list[Event], n_actions: int) -> FloatArray:
+def _build_logging_probabilities(events: list[VwEvent], n_actions: int) -> FloatArray:
     matrix = np.zeros((len(events), n_actions))
     for row, event in enumerate(events):
         matrix[row, : len(event.probabilities or ())] = event.probabilities
