@@ -42,16 +42,16 @@ def test_pairs_are_surer_than_policies_apart(comparison: bc.Comparison) -> None:
 
 
 def test_a_policy_against_itself_differs_by_nothing() -> None:
-    found = bc.compare(LOG, {"a": bc.LinUCB(), "b": bc.LinUCB()}, horizon=20, replicates=60)
-    assert found.differences[0].value == 0
-    assert found.differences[0].std_error == pytest.approx(0, abs=1e-9)
+    result = bc.compare(LOG, {"a": bc.LinUCB(), "b": bc.LinUCB()}, horizon=20, replicates=60)
+    assert result.differences[0].value == 0
+    assert result.differences[0].std_error == pytest.approx(0, abs=1e-9)
 
 
 def test_many_pairs_share_the_level() -> None:
     three = {**POLICIES, "ucb": bc.LinUCB()}
-    found = bc.compare(LOG, three, horizon=20, replicates=60)
-    assert len(found.differences) == 3
-    assert "Bonferroni" in found.notes[-1]
+    result = bc.compare(LOG, three, horizon=20, replicates=60)
+    assert len(result.differences) == 3
+    assert "Bonferroni" in result.notes[-1]
 
 
 def test_one_policy_is_no_comparison() -> None:
@@ -60,9 +60,9 @@ def test_one_policy_is_no_comparison() -> None:
 
 
 def test_in_log_order_policies_are_evaluated_one_by_one() -> None:
-    found = bc.compare(LOG, POLICIES, horizon=20, exchangeable=False)
-    assert any("one by one" in note for note in found.notes)
-    assert found.estimates["greedy"].evaluator.startswith("DRns")
+    result = bc.compare(LOG, POLICIES, horizon=20, exchangeable=False)
+    assert any("one by one" in note for note in result.notes)
+    assert result.estimates["greedy"].evaluator.startswith("DRns")
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_in_log_order_policies_are_evaluated_one_by_one() -> None:
     ],
 )
 def test_auto_says_what_it_chose(policy: Any, options: dict[str, Any], evaluator: str) -> None:
-    found = bc.evaluate(LOG, policy, **options)
-    assert found.evaluator == evaluator
-    assert found.notes[0].startswith("auto chose")
-    assert "because" in found.notes[0]
+    result = bc.evaluate(LOG, policy, **options)
+    assert result.evaluator == evaluator
+    assert result.notes[0].startswith("auto chose")
+    assert "because" in result.notes[0]
 
 
 def test_drift_is_seen_and_warned_of() -> None:
@@ -86,8 +86,8 @@ def test_drift_is_seen_and_warned_of() -> None:
     assert find_drift(LOG).detected == []
     assert find_drift(moved).detected == ["rewards"]
     with pytest.warns(bc.DriftWarning, match="evaluated in log order"):
-        found = bc.evaluate(moved, bc.LinUCB(), horizon=20)
-    assert found.evaluator.startswith("DRns")
+        result = bc.evaluate(moved, bc.LinUCB(), horizon=20)
+    assert result.evaluator.startswith("DRns")
 
 
 def test_clock_replay_refuses_a_log_whose_order_matters() -> None:
@@ -98,7 +98,7 @@ def test_clock_replay_refuses_a_log_whose_order_matters() -> None:
 def test_q_auto_takes_a_grid_value_and_keeps_the_careful_error() -> None:
     select_threshold = bc.evaluate(LOG, bc.EpsilonGreedy(0.3), bc.DRns(q="auto"), horizon=20)
     grid = [bc.evaluate(LOG, bc.EpsilonGreedy(0.3), bc.DRns(q=q), horizon=20) for q in (0.0, 0.01, 0.05, 0.1)]
-    assert select_threshold.value in [found.value for found in grid]
+    assert select_threshold.value in [result.value for result in grid]
     assert select_threshold.std_error == grid[0].std_error
     assert select_threshold.interval is not None
     assert select_threshold.interval.low <= select_threshold.value <= select_threshold.interval.high
@@ -107,16 +107,16 @@ def test_q_auto_takes_a_grid_value_and_keeps_the_careful_error() -> None:
 def test_fixed_policies_are_paired_by_event() -> None:
     log = LinearEnvironment(3, 4, logistic=True).log(1500, np.random.default_rng(2))
     near, far = bc.Fixed([0.4, 0.3, 0.3]), bc.Fixed([0.3, 0.4, 0.3])
-    found = bc.compare(log, {"near": near, "far": far}, bc.IPS())
-    gap = found.differences[0]
+    result = bc.compare(log, {"near": near, "far": far}, bc.IPS())
+    gap = result.differences[0]
     weights = (np.array([0.4, 0.3, 0.3]) - np.array([0.3, 0.4, 0.3]))[log.actions] / log.propensities
     values = weights * log.rewards
     assert gap.value == pytest.approx(values.mean())
     assert gap.std_error == pytest.approx(values.std(ddof=1) / math.sqrt(1500))
     assert gap.interval.method == "paired by event, normal"
-    # policies that nearly agree are told apart far better than their own errors suggest
-    assert gap.std_error < 0.5 * found.estimates["near"].std_error
-    assert not any("one by one" in note for note in found.notes)
+    # policies that nearly agree are distinguished far better than their own errors suggest
+    assert gap.std_error < 0.5 * result.estimates["near"].std_error
+    assert not any("one by one" in note for note in result.notes)
 
 
 @pytest.mark.parametrize("evaluator", [bc.SNIPS(), bc.DR(), bc.SNDR(), bc.BaselineIPS(), "auto"])
@@ -144,18 +144,18 @@ def test_learners_over_permutations_are_paired_too() -> None:
     log = LinearEnvironment(2, 2, logistic=True).log(600, np.random.default_rng(2))
     policies = {"one": bc.UCB1(), "same": bc.UCB1(), "even": bc.Uniform()}
     options: dict[str, Any] = {"horizon": 10, "replicates": 60, "reward_model": 0.5}
-    found = bc.compare(log, policies, bc.DRns(q=0.01), **options)
-    same, other, _ = found.differences
+    result = bc.compare(log, policies, bc.DRns(q=0.01), **options)
+    same, other, _ = result.differences
     assert same.value == 0
     assert same.std_error == 0
     assert other.std_error > 0
     assert other.interval.method == "paired group jackknife"
-    assert found.estimates["one"].diagnostics.to_dict()["permutations"] == 7
+    assert result.estimates["one"].diagnostics.to_dict()["permutations"] == 7
     alone = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.01), **options)
-    assert found.estimates["one"].value == pytest.approx(alone.value)
+    assert result.estimates["one"].value == pytest.approx(alone.value)
 
 
 def test_the_order_of_the_log_is_kept_unless_it_may_be_permuted() -> None:
     log = LinearEnvironment(2, 2, logistic=True).log(600, np.random.default_rng(2))
-    found = bc.compare(log, {"one": bc.UCB1(), "two": bc.LinUCB()}, bc.DRns(q=0.01), horizon=10, reward_model=0.5)
-    assert any("one by one" in note for note in found.notes)
+    result = bc.compare(log, {"one": bc.UCB1(), "two": bc.LinUCB()}, bc.DRns(q=0.01), horizon=10, reward_model=0.5)
+    assert any("one by one" in note for note in result.notes)

@@ -62,23 +62,23 @@ def test_an_estimate_of_a_policy_without_a_repr_has_no_address_in_it() -> None:
 def test_diagnostics_are_those_of_the_trace() -> None:
     policy = bc.EpsilonGreedy(0.2)
     passed = bc.trace(LOG, policy, bc.DRns(q=0.1), seed=3)
-    found: Any = bc.evaluate(LOG, policy, bc.DRns(q=0.1), reward_model=0.0, seed=3).diagnostics
+    result: Any = bc.evaluate(LOG, policy, bc.DRns(q=0.1), reward_model=0.0, seed=3).diagnostics
     w, c = passed.weight, passed.multiplier
-    assert found.accepted == passed.accepted.sum() == len(passed.order)
-    assert found.acceptance_rate == found.accepted / 600
-    assert (found.trajectories_complete, found.trajectories_failed) == (1, 0)
-    assert found.effective_sample_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
-    assert found.mean_weight == pytest.approx(w.mean())
-    assert found.largest_weight == w.max()
+    assert result.accepted == passed.accepted.sum() == len(passed.order)
+    assert result.acceptance_rate == result.accepted / 600
+    assert (result.trajectories_complete, result.trajectories_failed) == (1, 0)
+    assert result.effective_sample_size == pytest.approx(w.sum() ** 2 / (w**2).sum())
+    assert result.mean_weight == pytest.approx(w.mean())
+    assert result.largest_weight == w.max()
     excess = np.maximum(0, c * w - 1)
-    assert found.bias_mass == pytest.approx(excess.sum() / c.sum())
+    assert result.bias_mass == pytest.approx(excess.sum() / c.sum())
     # one event in four has the very ratio that the multiplier is, to the last bit or nearly so: those are not cut
-    assert found.cut_share == np.mean(c * w > 1 + 1e-9) < 0.01
-    rounds, mass = found.accepted, found.bias_mass
-    assert found.theorem_1 == pytest.approx((rounds + 1) / 2 * mass / (1 - mass))
+    assert result.cut_share == np.mean(c * w > 1 + 1e-9) < 0.01
+    rounds, mass = result.accepted, result.bias_mass
+    assert result.theorem_1 == pytest.approx((rounds + 1) / 2 * mass / (1 - mass))
     last = passed.order[-1] + 1
-    assert found.value_per_round == pytest.approx((c * passed.value)[:last].sum() / found.accepted)
-    assert found.bias_certificate == pytest.approx(excess.sum())
+    assert result.value_per_round == pytest.approx((c * passed.value)[:last].sum() / result.accepted)
+    assert result.bias_certificate == pytest.approx(excess.sum())
 
 
 def test_value_is_that_of_the_trace() -> None:
@@ -159,9 +159,9 @@ def test_theorem_2_by_hand() -> None:
 def test_bounds_know_of_predictions_outside_the_reward_range() -> None:
     widths = []
     for model in (0.5, -1.0, 3.0):
-        found = bc.evaluate(LOG, bc.UCB1(), bc.DRns(), reward_model=model, interval=bc.TheoremTwo()).interval
-        assert found is not None
-        widths.append(found.half_width)
+        result = bc.evaluate(LOG, bc.UCB1(), bc.DRns(), reward_model=model, interval=bc.TheoremTwo()).interval
+        assert result is not None
+        widths.append(result.half_width)
     np.testing.assert_allclose(widths, np.array([1, 2, 3]) * widths[0])
 
 
@@ -177,9 +177,9 @@ def test_a_known_bound_on_the_weights_narrows_the_interval() -> None:
 
 
 def test_intervals_stay_within_the_rewards() -> None:
-    found = bc.evaluate(LOG[:20], bc.UCB1(), bc.DRns(), reward_model=0.5).interval
-    assert found is not None
-    assert (found.low, found.high) == (0.0, 1.0)
+    result = bc.evaluate(LOG[:20], bc.UCB1(), bc.DRns(), reward_model=0.5).interval
+    assert result is not None
+    assert (result.low, result.high) == (0.0, 1.0)
 
 
 def test_rewards_that_never_vary() -> None:
@@ -271,17 +271,17 @@ def test_a_stream_gives_the_answer_of_the_log(stream: bc.LogStream, policy: Any,
             bc.evaluate(stream, policy, evaluator, reward_model=0.25)
         return
     log = replace_columns(LOG, logging_probabilities=None)
-    one, two = (bc.evaluate(source, policy, evaluator, reward_model=0.25, seed=2) for source in (log, stream))
-    assert two.value == pytest.approx(one.value, rel=1e-12)
-    assert two.std_error == pytest.approx(one.std_error, rel=1e-9, nan_ok=True)
-    assert two.diagnostics.events == one.diagnostics.events
+    first, two = (bc.evaluate(source, policy, evaluator, reward_model=0.25, seed=2) for source in (log, stream))
+    assert two.value == pytest.approx(first.value, rel=1e-12)
+    assert two.std_error == pytest.approx(first.std_error, rel=1e-9, nan_ok=True)
+    assert two.diagnostics.events == first.diagnostics.events
 
 
 def test_a_stream_in_rounds_gives_the_answer_of_the_log(stream: bc.LogStream) -> None:
-    one, two = (
+    first, two = (
         bc.evaluate(source, bc.UCB1(), bc.DRns(q=0.05), reward_model=0.25, horizon=25) for source in (LOG, stream)
     )
-    assert two.value == pytest.approx(one.value, rel=1e-12)
+    assert two.value == pytest.approx(first.value, rel=1e-12)
     with pytest.raises(bc.EvaluationError, match="keeps no history"):
         two.progressive_policy()
 
@@ -329,11 +329,11 @@ def test_a_progress_bar_changes_nothing() -> None:
 def test_a_bound_that_the_log_does_not_show_is_named() -> None:
     rng = np.random.default_rng(0)
     actions = rng.integers(2, size=200)
-    told = bc.Log(None, actions, rng.random(200), np.where(actions == 0, 0.25, 0.75), reward_range=(0, 1))
+    reported = bc.Log(None, actions, rng.random(200), np.where(actions == 0, 0.25, 0.75), reward_range=(0, 1))
     options: dict[str, Any] = {"evaluator": bc.DRns(q=0.01), "reward_model": 0.5}
-    notes = bc.evaluate(told, bc.UCB1(), **options).notes
+    notes = bc.evaluate(reported, bc.UCB1(), **options).notes
     assert any("uses 4, the inverse of the smallest propensity" in note for note in notes)
-    declared = bc.evaluate(told, bc.UCB1(), interval=bc.Anytime(largest_weight=4.0), **options)
+    declared = bc.evaluate(reported, bc.UCB1(), interval=bc.Anytime(largest_weight=4.0), **options)
     recorded = bc.evaluate(
         bc.Log(
             None,
@@ -346,8 +346,8 @@ def test_a_bound_that_the_log_does_not_show_is_named() -> None:
         bc.UCB1(),
         **options,
     )
-    for found in (declared, recorded):
-        assert not any("smallest propensity" in note for note in found.notes)
+    for result in (declared, recorded):
+        assert not any("smallest propensity" in note for note in result.notes)
 
 
 def test_an_interval_for_several_trajectories_says_what_it_is_about() -> None:

@@ -1,3 +1,5 @@
+"""Logs: sizes, codes of actions, slices, read-only columns, and the message of each fault."""
+
 from __future__ import annotations
 
 import pickle

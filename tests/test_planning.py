@@ -64,8 +64,8 @@ class TestAssumptions:
 
     @given(st.floats(0.01, 1), st.floats(1.5, 4))
     def test_half_the_difference_takes_four_times_the_events(self, difference: float, factor: float) -> None:
-        one, other = (need.events for need in bc.plan(COIN, [difference, difference / factor]).needs)
-        assert other == pytest.approx(one * factor**2, rel=0.01, abs=factor**2 + 1)
+        first, other = (need.events for need in bc.plan(COIN, [difference, difference / factor]).needs)
+        assert other == pytest.approx(first * factor**2, rel=0.01, abs=factor**2 + 1)
 
     @pytest.mark.parametrize(
         ("options", "words"),

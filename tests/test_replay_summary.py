@@ -38,25 +38,25 @@ EVALUATORS: list[tuple[str, Any, dict[str, Any]]] = [
 @pytest.mark.parametrize(("name", "evaluator", "options"), EVALUATORS, ids=[case[0] for case in EVALUATORS])
 class TestRuns:
     def test_shares_add_up(self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]) -> None:
-        found = seen(bc.evaluate(log, bc.UCB1(), evaluator, **options))
-        assert found.taken is not None
-        np.testing.assert_allclose([found.logged.sum(), found.taken.sum(), found.weights.shares.sum()], 1.0)
-        np.testing.assert_array_equal(found.logged, np.bincount(log.actions, minlength=K) / len(log))
-        assert found.actions == tuple(map(str, log.action_labels))
+        result = seen(bc.evaluate(log, bc.UCB1(), evaluator, **options))
+        assert result.taken is not None
+        np.testing.assert_allclose([result.logged.sum(), result.taken.sum(), result.weights.shares.sum()], 1.0)
+        np.testing.assert_array_equal(result.logged, np.bincount(log.actions, minlength=K) / len(log))
+        assert result.actions == tuple(map(str, log.action_labels))
 
     def test_same_estimate_same_passage(self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]) -> None:
         estimate = bc.evaluate(log, bc.UCB1(), evaluator, **options)
-        one, other = seen(estimate), seen(estimate)
-        np.testing.assert_array_equal(one.accepted, other.accepted)
-        np.testing.assert_array_equal(one.taken, other.taken)
+        first, other = seen(estimate), seen(estimate)
+        np.testing.assert_array_equal(first.accepted, other.accepted)
+        np.testing.assert_array_equal(first.taken, other.taken)
 
     def test_as_many_are_accepted_as_stretches_say(
         self, log: bc.Log, name: str, evaluator: Any, options: dict[str, Any]
     ) -> None:
         estimate = bc.evaluate(log, bc.UCB1(), evaluator, **options)
-        found = seen(estimate)
-        assert found.accepted.size == found.ends.size <= N_BLOCKS
-        accepted = float(found.accepted @ np.diff(found.ends, prepend=0))
+        result = seen(estimate)
+        assert result.accepted.size == result.ends.size <= N_BLOCKS
+        accepted = float(result.accepted @ np.diff(result.ends, prepend=0))
         facts = estimate.diagnostics.to_dict()
         if name != "DRns permuted":
             # one run's acceptances, as the evaluation counted them
@@ -65,23 +65,23 @@ class TestRuns:
 
 def test_weights_are_those_of_the_evaluation(log: bc.Log) -> None:
     estimate = bc.evaluate(log, bc.LinUCB(), bc.DRns(q=0.05), horizon=20)
-    found, facts = seen(estimate), estimate.diagnostics.to_dict()
-    assert found.weights.effective_sample_size == pytest.approx(facts["effective_sample_size"])
-    assert found.weights.largest == pytest.approx(facts["largest_weight"])
-    assert found.in_order
+    result, facts = seen(estimate), estimate.diagnostics.to_dict()
+    assert result.weights.effective_sample_size == pytest.approx(facts["effective_sample_size"])
+    assert result.weights.largest == pytest.approx(facts["largest_weight"])
+    assert result.in_order
 
 
 def test_the_clock_shows_the_first_pass_of_its_value(log: bc.Log) -> None:
-    found = seen(bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), horizon=400, replicates=None))
-    assert found.rounds[-1] == 400
-    assert (np.diff(found.exhausted) >= 0).all()
-    assert found.multiplier.size == 0
+    result = seen(bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), horizon=400, replicates=None))
+    assert result.rounds[-1] == 400
+    assert (np.diff(result.exhausted) >= 0).all()
+    assert result.multiplier.size == 0
 
 
 def test_a_fixed_policy_shows_its_own_probabilities(log: bc.Log) -> None:
-    found = seen(bc.evaluate(log, bc.Fixed([0.5, 0.25, 0.25]), bc.DR()))
-    assert found.taken == pytest.approx([0.5, 0.25, 0.25])
-    assert found.accepted.size == found.rounds.size == 0
+    result = seen(bc.evaluate(log, bc.Fixed([0.5, 0.25, 0.25]), bc.DR()))
+    assert result.taken == pytest.approx([0.5, 0.25, 0.25])
+    assert result.accepted.size == result.rounds.size == 0
 
 
 def test_a_policy_that_tells_one_probability_shows_no_actions(log: bc.Log) -> None:
@@ -89,9 +89,9 @@ def test_a_policy_that_tells_one_probability_shows_no_actions(log: bc.Log) -> No
         def probability_of(self, contexts: Any, actions: Any) -> Any:
             return (actions == 0).astype(float)
 
-    found = seen(bc.evaluate(log, First(), bc.IPS()))
-    assert found.taken is None
-    assert found.weights.shares[0] == pytest.approx((log.actions != 0).mean())
+    result = seen(bc.evaluate(log, First(), bc.IPS()))
+    assert result.taken is None
+    assert result.weights.shares[0] == pytest.approx((log.actions != 0).mean())
 
 
 @pytest.mark.parametrize(
@@ -102,11 +102,11 @@ def test_where_there_is_no_single_run_there_is_nothing_to_see(log: bc.Log, polic
 
 
 def test_comparisons_can_be_looked_into_and_sent_elsewhere(log: bc.Log) -> None:
-    found = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, horizon=20, replicates=60)
-    again = pickle.loads(pickle.dumps(found))
+    result = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, horizon=20, replicates=60)
+    again = pickle.loads(pickle.dumps(result))
     for name in ("a", "b"):
-        np.testing.assert_array_equal(seen(found.estimates[name]).taken, seen(again.estimates[name]).taken)
-    assert seen(found.estimates["b"]).taken == pytest.approx([1 / K] * K)
+        np.testing.assert_array_equal(seen(result.estimates[name]).taken, seen(again.estimates[name]).taken)
+    assert seen(result.estimates["b"]).taken == pytest.approx([1 / K] * K)
 
 
 def test_reward_range_and_reward_model_are_among_the_settings(log: bc.Log) -> None:

@@ -144,20 +144,20 @@ class TestCommand:
 
 class TestGuesses:
     def test_parts_by_name(self, folder: Path) -> None:
-        found = guesses(mails(), folder)
-        columns = {part: guess.columns for part, guess in found.roles.items()}
+        result = guesses(mails(), folder)
+        columns = {part: guess.columns for part, guess in result.roles.items()}
         expected = {"action": ("variant",), "reward": ("opened",), "propensity": ("prob",)}
         assert columns == {**expected, "context": ("age", "phone", "city")}
-        assert found.left_out == {"customer_id": "an identifier by its name"}
-        assert found.doubts == []
+        assert result.left_out == {"customer_id": "an identifier by its name"}
+        assert result.doubts == []
 
     def test_guesses_from_values_are_unsure(self, folder: Path) -> None:
         names = {"variant": "c1", "opened": "c2", "prob": "c3", "city": "c4", "phone": "c5", "age": "c6"}
         renamed = {names[name]: values for name, values in mails().items() if name in names}
-        found = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
-        assert [found.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
-        assert not any(found.roles[part].sure for part in ("action", "reward", "propensity"))
-        assert len(found.doubts) == 3
+        result = guesses({name: renamed[name] for name in ("c6", "c1", "c2", "c3")}, folder)
+        assert [result.column(part) for part in ("action", "reward", "propensity")] == ["c1", "c2", "c3"]
+        assert not any(result.roles[part].sure for part in ("action", "reward", "propensity"))
+        assert len(result.doubts) == 3
 
     def test_missing_columns_are_requested(self, folder: Path) -> None:
         columns = {name: values for name, values in mails().items() if name not in ("prob", "opened")}
@@ -172,14 +172,14 @@ class TestGuesses:
 
     def test_two_candidates(self, folder: Path) -> None:
         columns = {**mails(), "reward": [0.5, 0.25] * 300}
-        found = guesses(columns, folder)
-        assert found.column("reward") == "reward"
-        assert found.doubts == ["reward: 'reward' was chosen, but 'opened' may be meant"]
+        result = guesses(columns, folder)
+        assert result.column("reward") == "reward"
+        assert result.doubts == ["reward: 'reward' was chosen, but 'opened' may be meant"]
 
     def test_an_implausible_propensity_is_doubted(self, folder: Path) -> None:
         # the score of some model, not the probability of the action: its reciprocals average 1.39, not 3
-        found = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
-        assert found.doubts == [
+        result = guesses({**mails(), "prob": np.linspace(0.5, 1, 600).tolist()}, folder)
+        assert result.doubts == [
             "propensity: the mean of 1/prob is 1.39 and there are 3 actions; "
             "the two agree if it is the probability of the logged action"
         ]
@@ -189,9 +189,9 @@ class TestGuesses:
         action = np.array([0, 1, 2] * 200)
         odds = {f"pi_{k}": np.full(600, [0.5, 0.25, 0.25][k]) for k in range(3)}
         open_to = {f"available_{k}": [True, k != 1] * 300 for k in range(3)}
-        found = guesses({**columns, "action": action, **odds, **open_to}, folder)
-        assert found.roles["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
-        assert found.roles["available"].columns == ("available_0", "available_1", "available_2")
+        result = guesses({**columns, "action": action, **odds, **open_to}, folder)
+        assert result.roles["logging_probabilities"].columns == ("pi_0", "pi_1", "pi_2")
+        assert result.roles["available"].columns == ("available_0", "available_1", "available_2")
 
     def test_what_can_be_no_context_is_left_out_with_a_reason(self, folder: Path) -> None:
         more = {
@@ -202,9 +202,9 @@ class TestGuesses:
             "same": [1] * 600,
             "story": [f"text {number}" for number in range(600)],
         }
-        found = guesses({**mails(), **more}, folder)
-        assert found.roles["times"].columns == ("when",)
-        assert {name: reason.split(";")[0] for name, reason in found.left_out.items()} == {
+        result = guesses({**mails(), **more}, folder)
+        assert result.roles["times"].columns == ("when",)
+        assert {name: reason.split(";")[0] for name, reason in result.left_out.items()} == {
             "customer_id": "an identifier by its name",
             "row": "it counts the rows",
             "seen": "a time",

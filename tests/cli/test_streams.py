@@ -12,7 +12,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from backcast.checks import log as doctor
+from backcast.checks import log as log_checks
 from backcast.cli import main
 from backcast.cli import run as cli_run
 from backcast.io import limits
@@ -82,11 +82,11 @@ def test_a_stream_that_fits_is_checked_as_the_log_is(capsys: pytest.CaptureFixtu
 def test_a_longer_stream_is_checked_by_a_sample_that_is_named(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
-    found = result(f"check log.parquet {COLUMNS} --stream", capsys)
-    assert found["log"] == ("300 events in evenly spaced slices of LogStream(600 events in 1 file, 2 actions)")
-    assert found["verdict"] == "ok"
-    monkeypatch.setattr(doctor, "MOST_BYTES", 200 * 8 * 5)
+    monkeypatch.setattr(log_checks, "MOST_EVENTS", 300)
+    outcome = result(f"check log.parquet {COLUMNS} --stream", capsys)
+    assert outcome["log"] == ("300 events in evenly spaced slices of LogStream(600 events in 1 file, 2 actions)")
+    assert outcome["verdict"] == "ok"
+    monkeypatch.setattr(log_checks, "MOST_BYTES", 200 * 8 * 5)
     assert result(f"check log.parquet {COLUMNS} --stream", capsys)["log"].startswith("200 events")
     # the log in memory is looked at whole
     assert result(f"check log.parquet {COLUMNS}", capsys)["log"].startswith("Log(600 events")
@@ -97,7 +97,7 @@ def test_a_fault_in_a_stream_is_found_in_its_sample(
 ) -> None:
     table = pq.read_table("log.parquet")
     pq.write_table(table.set_column(3, "p", pa.array(np.full(600, 0.25))), folder / "wrong.parquet")
-    monkeypatch.setattr(doctor, "MOST_EVENTS", 300)
+    monkeypatch.setattr(log_checks, "MOST_EVENTS", 300)
     assert main(shlex.split(f"check wrong.parquet {COLUMNS} --stream")) == 1
     assert "every propensity is 0.25" in " ".join(capsys.readouterr().out.split())
 

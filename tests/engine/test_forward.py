@@ -47,6 +47,6 @@ def test_forward_runs_agree_in_compiled_code_and_in_blocks(batch_size: int) -> N
     means = np.tile([0.25, 0.5, 0.75], (50, 1))
     law = RewardLaw(0.0, 1.0, np.zeros(0))
     policies = bc.UCB1(batch_size=batch_size), PlainUCB(batch_size)
-    one, two = (run_forward(policy, log, means, law, np.random.default_rng(0)) for policy in policies)
-    np.testing.assert_array_equal(one, two)
-    assert set(np.unique(one)) > {0.25, 0.5}
+    first, two = (run_forward(policy, log, means, law, np.random.default_rng(0)) for policy in policies)
+    np.testing.assert_array_equal(first, two)
+    assert set(np.unique(first)) > {0.25, 0.5}

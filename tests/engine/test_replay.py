@@ -80,11 +80,11 @@ def test_sums_of_a_run_by_hand() -> None:
 def test_each_trajectory_starts_afresh_and_the_last_one_is_marked() -> None:
     log = bc.Log(None, actions=[0, 1, 0, 1, 0], rewards=[1, 0, 1, 0, 1], propensities=[0.5] * 5, n_actions=2)
     run = run_of(log, bc.RoundRobin(), [0.25] * 5, horizon=2)
-    found = run.close()
-    assert [trajectory.order.tolist() for trajectory in found] == [[0, 1], [2, 3], [4]]
-    assert [trajectory.complete for trajectory in found] == [True, True, False]
+    result = run.close()
+    assert [trajectory.order.tolist() for trajectory in result] == [[0, 1], [2, 3], [4]]
+    assert [trajectory.complete for trajectory in result] == [True, True, False]
     # c is 1 in a new trajectory, and 1/2 after its first acceptance
-    assert [trajectory.sums["weight"] for trajectory in found] == [1.5, 1.5, 1.0]
+    assert [trajectory.sums["weight"] for trajectory in result] == [1.5, 1.5, 1.0]
 
 
 def test_a_horizon_reached_with_the_last_event_leaves_nothing_unfinished() -> None:
@@ -99,51 +99,51 @@ def test_a_run_that_is_told_keeps_no_order() -> None:
     assert only.order.size == only.block_weights.size == 0
 
 
-class Diary:
-    """Uniform over two actions; writes down each lesson where the test can see it."""
+class RecordingPolicy:
+    """Uniform over two actions; records each batch it learns."""
 
-    def __init__(self, batch_size: int, lessons: list[Any]) -> None:
+    def __init__(self, batch_size: int, batches: list[Any]) -> None:
         self.batch_size = batch_size
-        self.lessons = lessons
+        self.batches = batches
 
-    def __deepcopy__(self, memo: Any) -> Diary:
+    def __deepcopy__(self, memo: Any) -> RecordingPolicy:
         return self
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
         return np.full((contexts.shape[0], 2), 0.5)
 
     def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        self.lessons.append((contexts[:, 0].tolist(), actions.tolist(), rewards.tolist(), probabilities.tolist()))
+        self.batches.append((contexts[:, 0].tolist(), actions.tolist(), rewards.tolist(), probabilities.tolist()))
 
 
 def test_lessons_are_full_batches_in_order_with_the_policys_own_probabilities() -> None:
-    lessons: list[Any] = []
+    batches: list[Any] = []
     log = bc.Log(np.arange(6.0)[:, None], actions=[0, 1, 0, 1, 0, 1], rewards=np.arange(6) / 8, propensities=[0.75] * 6)
     schedule = MultiplierSchedule(c_max=1.0)
-    run = ReplayRun(Diary(2, lessons), schedule, (0.0, 1.0), np.random.default_rng(0))
+    run = ReplayRun(RecordingPolicy(2, batches), schedule, (0.0, 1.0), np.random.default_rng(0))
     # acceptance needs u <= 2/3: events 1 and 4 are turned down, the queue crosses the cut between parts
     uniforms = np.array([0.5, 0.9, 0.5, 0.5, 0.9, 0.5])
     for part in (slice(0, 1), slice(1, 5), slice(5, 6)):
         run.feed(log[part], np.zeros((1, 2)), uniforms[part])
-    assert lessons == [
+    assert batches == [
         ([0.0, 2.0], [0, 0], [0.0, 0.25], [0.5, 0.5]),
         ([3.0, 5.0], [1, 1], [0.375, 0.625], [0.5, 0.5]),
     ]
 
 
 def test_the_policy_learns_nothing_before_an_acceptance() -> None:
-    lessons: list[Any] = []
+    batches: list[Any] = []
     log = bc.Log(np.zeros((3, 1)), actions=[0, 1, 0], rewards=[1, 1, 1], propensities=[1.0] * 3)
-    bc.trace(log, Diary(1, lessons), bc.DRns(q=0), uniforms=[0.75] * 3)
-    assert lessons == []
+    bc.trace(log, RecordingPolicy(1, batches), bc.DRns(q=0), uniforms=[0.75] * 3)
+    assert batches == []
 
 
 def test_progress_counts_every_event_once() -> None:
     log = bc.Log(np.zeros((100, 1)), actions=[0, 1] * 50, rewards=[1, 0] * 50, propensities=[0.5] * 100)
-    for policy in (bc.UCB1(), bc.Uniform(), Diary(1, [])):
-        told: list[int] = []
-        bc.evaluate(log, policy, bc.DRns(q=0.1), reward_model=0.5, progress=told.append)
-        assert sum(told) == 100
+    for policy in (bc.UCB1(), bc.Uniform(), RecordingPolicy(1, [])):
+        reported: list[int] = []
+        bc.evaluate(log, policy, bc.DRns(q=0.1), reward_model=0.5, progress=reported.append)
+        assert sum(reported) == 100
 
 
 def test_actions_are_drawn_where_the_cumulative_probability_passes() -> None:

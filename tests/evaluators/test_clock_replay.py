@@ -89,11 +89,11 @@ def test_separate_histories_are_as_many_as_fit_into_what_the_policy_can_use(n_ac
     # only one event in K serves a policy that always does the same: 1,000 of them hold 25 histories of 40 rounds
     log = uniform_log(1000 * n_actions, n_actions)
     policy = bc.Fixed(np.eye(n_actions)[0])
-    found = bc.evaluate(log, policy, bc.ClockReplay(), horizon=40, replicates=None, reward_model=0.5)
+    result = bc.evaluate(log, policy, bc.ClockReplay(), horizon=40, replicates=None, reward_model=0.5)
     # 16 passes make 120 pairs, in each of which a common event has the odds 40/1000 for each of 40: 192 in all, known
     # to sqrt(192), 7 % (pairs that share a pass are independent given it); five of these are odds of about 1e-6
     usable = (log.actions == 0).sum()
-    assert found.diagnostics.to_dict()["separate_histories"] == pytest.approx(usable / 40, rel=5 / math.sqrt(192))
+    assert result.diagnostics.to_dict()["separate_histories"] == pytest.approx(usable / 40, rel=5 / math.sqrt(192))
 
 
 def test_what_a_logger_rarely_does_makes_histories_alike() -> None:
@@ -112,9 +112,9 @@ def test_what_a_logger_rarely_does_makes_histories_alike() -> None:
 
 def certificate(horizon: int) -> float:
     log = LinearEnvironment(3, 4).log(600, np.random.default_rng(0))
-    found = bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(), horizon=horizon, replicates=None)
-    assert isinstance(found.diagnostics, ClockDiagnostics)
-    return found.diagnostics.bias_certificate
+    result = bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(), horizon=horizon, replicates=None)
+    assert isinstance(result.diagnostics, ClockDiagnostics)
+    return result.diagnostics.bias_certificate
 
 
 def test_the_certificate_is_0_far_from_exhaustion_and_grows_near_it() -> None:
@@ -138,11 +138,11 @@ def test_without_a_horizon_one_is_taken_that_all_passes_reach(policy: Any) -> No
 def test_one_prediction_for_all_is_the_same_as_a_table_of_it() -> None:
     log = LinearEnvironment(3, 4).log(200, np.random.default_rng(0))
     table = np.full((200, 3), 0.25)
-    one, other = (
+    first, other = (
         bc.evaluate(log, bc.EpsilonGreedy(), bc.ClockReplay(), reward_model=model, horizon=20, replicates=None)
         for model in (0.25, table)
     )
-    assert one.value == other.value
+    assert first.value == other.value
 
 
 def test_a_pool_takes_a_part_of_the_log_for_each_pass() -> None:
@@ -176,9 +176,9 @@ def estimate(policy: Any, replicates: Any, n_jobs: int = 1, seed: int = 5, evalu
 @pytest.mark.parametrize("evaluator", [bc.ClockReplay(), bc.DRns(q=0.05, carry=True, warm_up=50)])
 def test_the_answer_does_not_depend_on_the_number_of_threads(replicates: Any, evaluator: Any) -> None:
     policy = bc.EpsilonGreedy(0.2)
-    one, two = (estimate(policy, replicates, n_jobs, evaluator=evaluator).to_dict() for n_jobs in (1, 2))
-    assert one == two
-    assert estimate(policy, replicates, seed=6, evaluator=evaluator).value != one["value"]
+    first, two = (estimate(policy, replicates, n_jobs, evaluator=evaluator).to_dict() for n_jobs in (1, 2))
+    assert first == two
+    assert estimate(policy, replicates, seed=6, evaluator=evaluator).value != first["value"]
 
 
 class Counting:
@@ -197,15 +197,15 @@ class Counting:
 
 
 def test_the_answer_does_not_depend_on_the_number_of_processes() -> None:
-    one, two = (estimate(Counting(), 60, n_jobs).to_dict() for n_jobs in (1, 2))
-    assert one == two
+    first, two = (estimate(Counting(), 60, n_jobs).to_dict() for n_jobs in (1, 2))
+    assert first == two
 
 
 def test_monte_carlo_error_is_reported_apart() -> None:
     few, many = (estimate(bc.EpsilonGreedy(0.2), replicates) for replicates in (60, 320))
-    for found in (few, many):
-        facts = found.diagnostics.to_dict()
-        assert found.std_error == pytest.approx(math.hypot(facts["sampling_error"], facts["monte_carlo_error"]))
+    for result in (few, many):
+        facts = result.diagnostics.to_dict()
+        assert result.std_error == pytest.approx(math.hypot(facts["sampling_error"], facts["monte_carlo_error"]))
         assert facts["sampling_error"] >= facts["value_spread"] / math.sqrt(600) * (1 - 1e-9)
     assert many.diagnostics.to_dict()["monte_carlo_error"] < few.diagnostics.to_dict()["monte_carlo_error"]
 
@@ -216,30 +216,30 @@ def test_auto_leaves_little_monte_carlo_error() -> None:
 
 
 def test_the_spread_over_passes_is_never_offered_as_a_standard_error() -> None:
-    found = estimate(bc.EpsilonGreedy(0.2), None)
-    facts = found.diagnostics.to_dict()
-    assert math.isnan(found.std_error)
-    assert found.interval is None
+    result = estimate(bc.EpsilonGreedy(0.2), None)
+    facts = result.diagnostics.to_dict()
+    assert math.isnan(result.std_error)
+    assert result.interval is None
     assert math.isnan(facts["sampling_error"])
     assert facts["monte_carlo_error"] > 0
-    assert found.curve is not None
-    np.testing.assert_array_equal(found.curve.low, found.curve.high)
+    assert result.curve is not None
+    np.testing.assert_array_equal(result.curve.low, result.curve.high)
 
 
 def test_the_interval_says_what_it_is() -> None:
-    found = estimate(bc.EpsilonGreedy(0.2), 60)
-    assert found.interval is not None
-    assert (found.interval.method, found.interval.assumption) == ("group jackknife", "independent")
-    assert found.interval.estimand.startswith("V_T(pi)")
-    assert found.interval.low < found.value < found.interval.high
+    result = estimate(bc.EpsilonGreedy(0.2), 60)
+    assert result.interval is not None
+    assert (result.interval.method, result.interval.assumption) == ("group jackknife", "independent")
+    assert result.interval.estimand.startswith("V_T(pi)")
+    assert result.interval.low < result.value < result.interval.high
 
 
 def test_the_curve_averages_to_the_value() -> None:
-    found = bc.evaluate(LOG, bc.EpsilonGreedy(0.2), bc.ClockReplay(), reward_model=0.5, horizon=120, replicates=None)
-    assert found.curve is not None
-    assert found.curve.rounds[-1] == 120
-    weights = np.diff(found.curve.rounds, prepend=0)
-    assert found.value == pytest.approx(np.average(found.curve.value, weights=weights), rel=1e-12)
+    result = bc.evaluate(LOG, bc.EpsilonGreedy(0.2), bc.ClockReplay(), reward_model=0.5, horizon=120, replicates=None)
+    assert result.curve is not None
+    assert result.curve.rounds[-1] == 120
+    weights = np.diff(result.curve.rounds, prepend=0)
+    assert result.value == pytest.approx(np.average(result.curve.value, weights=weights), rel=1e-12)
 
 
 @pytest.mark.parametrize("options", [{"pool": 0}, {"tolerance": -0.1}])
@@ -257,12 +257,12 @@ def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str
 def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
     log = uniform_log(300, 3)
     options: dict[str, Any] = {"evaluator": bc.ClockReplay(), "reward_model": 0.5, "horizon": 250}
-    found = bc.evaluate(log, bc.RoundRobin(), **options)
-    assert found.value == bc.evaluate(log, bc.RoundRobin(), **options, replicates=None).value
-    assert found.value == pytest.approx(0.5, abs=0.1)
-    assert math.isnan(found.std_error)
-    assert found.interval is None
-    assert found.notes[0].startswith("Subsets of the log are too short for 250 rounds")
+    result = bc.evaluate(log, bc.RoundRobin(), **options)
+    assert result.value == bc.evaluate(log, bc.RoundRobin(), **options, replicates=None).value
+    assert result.value == pytest.approx(0.5, abs=0.1)
+    assert math.isnan(result.std_error)
+    assert result.interval is None
+    assert result.notes[0].startswith("Subsets of the log are too short for 250 rounds")
 
 
 def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:

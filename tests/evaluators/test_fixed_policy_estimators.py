@@ -71,12 +71,12 @@ TABLE = table_log()
 @every
 @pytest.mark.parametrize(("policy", "truth"), [([1.0] + [0.0] * 9, 0.6), ([0.55] + [0.05] * 9, 0.42)])
 def test_the_regression_table(evaluator: Any, policy: list[float], truth: float) -> None:
-    found = evaluator.estimate(EvaluationRequest(TABLE, Fixed(policy)))
+    result = evaluator.estimate(EvaluationRequest(TABLE, Fixed(policy)))
     # 4 standard errors: odds of 6e-5 each, 2e-3 for all 24 (the seed is fixed)
-    assert abs(found.value - truth) < 4 * found.std_error
-    assert found.interval.low < found.value < found.interval.high
-    assert found.std_error < 0.02
-    assert found.diagnostics.mean_weight == pytest.approx(1.0, abs=0.15)
+    assert abs(result.value - truth) < 4 * result.std_error
+    assert result.interval.low < result.value < result.interval.high
+    assert result.std_error < 0.02
+    assert result.diagnostics.mean_weight == pytest.approx(1.0, abs=0.15)
 
 
 UNBIASED: list[Any] = [IPS(), SNIPS(), BaselineIPS(), DR(), SNDR(), MRDR()]
@@ -94,11 +94,11 @@ def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
         evaluator.estimate(EvaluationRequest(world.log(300, np.random.default_rng(run)), Fixed(lambda x: x @ policy)))
         for run in range(60)
     ]
-    values = np.array([found.value for found in answers])
+    values = np.array([result.value for result in answers])
     # 4 standard errors of the mean of 60 logs: odds of 6e-5 each
     assert abs(values.mean() - world.value(policy)) < 4 * values.std() / 60**0.5
     # the errors they state are those they make: chi-square with 59 degrees, odds of 1e-6 beyond these bounds
-    stated = np.sqrt(np.mean([found.std_error**2 for found in answers]))
+    stated = np.sqrt(np.mean([result.std_error**2 for result in answers]))
     assert 0.57 < values.std() / stated < 1.49
 
 
@@ -112,9 +112,9 @@ def test_unbiased_in_a_linear_world(evaluator: Any) -> None:
         return scores / scores.sum(axis=1, keepdims=True)
 
     truth = world.value(Fixed(policy), 200_000, np.random.default_rng(7))
-    found = evaluator.estimate(EvaluationRequest(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
+    result = evaluator.estimate(EvaluationRequest(world.log(20_000, np.random.default_rng(3)), Fixed(policy)))
     # odds of a false alarm 6e-5 each; the seed is fixed
-    assert abs(found.value - truth.value) < 4 * math.hypot(found.std_error, truth.std_error)
+    assert abs(result.value - truth.value) < 4 * math.hypot(result.std_error, truth.std_error)
 
 
 def test_a_good_model_takes_variance_away() -> None:
@@ -151,13 +151,13 @@ def stream_of(log: Log, rows: int) -> CountedStream:
 def test_a_stream_trains_its_model_on_the_head_and_says_so(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(predicting, "HEAD_EVENTS", 1000)
     log = TABLE[:5000]
-    found = DR().estimate(EvaluationRequest(stream_of(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
+    result = DR().estimate(EvaluationRequest(stream_of(log, 400), Fixed([0.55] + [0.05] * 9), reward_model=PerAction()))
     by_hand = DR().estimate(
         EvaluationRequest(log[1000:], Fixed([0.55] + [0.05] * 9), reward_model=Fitted(PerAction().fit(log[:1000])))
     )
-    assert found.value == pytest.approx(by_hand.value, rel=1e-12)
-    assert found.diagnostics.events == 4000
-    assert "first 1,000 events" in found.notes[0]
+    assert result.value == pytest.approx(by_hand.value, rel=1e-12)
+    assert result.diagnostics.events == 4000
+    assert "first 1,000 events" in result.notes[0]
 
 
 def test_a_short_stream_is_read_whole_and_cross_fitted() -> None:
@@ -176,16 +176,16 @@ def test_a_stream_is_weighed_once_where_sums_are_enough() -> None:
     assert stream.passes == 2
 
 
-def test_progress_is_told_once_for_every_event() -> None:
+def test_progress_is_reported_once_for_every_event() -> None:
     for source in (TABLE[:2000], stream_of(TABLE[:2000], 300)):
-        told: list[int] = []
-        ClippedIPS().estimate(EvaluationRequest(source, Uniform(), execution=Execution(on_progress=told.append)))
-        assert sum(told) == 2000
+        reported: list[int] = []
+        ClippedIPS().estimate(EvaluationRequest(source, Uniform(), execution=Execution(on_progress=reported.append)))
+        assert sum(reported) == 2000
 
 
 def test_a_split_model_leaves_its_events_out() -> None:
-    found = DR().estimate(EvaluationRequest(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
-    assert found.diagnostics.events == 750
+    result = DR().estimate(EvaluationRequest(TABLE[:1000], Uniform(), reward_model=Split(Constant(), 0.25)))
+    assert result.diagnostics.events == 750
 
 
 def test_slope_prefers_the_narrow_only_while_it_agrees() -> None:
@@ -219,11 +219,11 @@ def test_tuning_beats_no_tuning_where_weights_are_heavy_and_the_model_is_right(e
 
 def test_a_chosen_threshold_is_on_record_and_its_bias_noted() -> None:
     log, _ = heavy_log(5000, 1)
-    found = ClippedIPS(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.5, 0.5])))
-    assert found.settings["threshold"] == 2.0
-    assert any("bias" in note for note in found.notes)
-    assert found.interval is not None
-    assert "bias" in found.interval.estimand
+    result = ClippedIPS(threshold=2.0).estimate(EvaluationRequest(log, Fixed([0.5, 0.5])))
+    assert result.settings["threshold"] == 2.0
+    assert any("bias" in note for note in result.notes)
+    assert result.interval is not None
+    assert "bias" in result.interval.estimand
 
 
 @pytest.mark.parametrize("evaluator", [ClippedIPS(), SwitchDR(), ShrinkageDR(), PessimisticDR(), SubGaussian(), CAB()])
@@ -275,12 +275,14 @@ def test_cab_needs_the_whole_record() -> None:
         CAB().estimate(EvaluationRequest(log, Uniform()))
 
 
-def test_cab_believes_the_model_where_the_logger_never_goes() -> None:
+def test_cab_uses_the_model_where_the_logger_never_goes() -> None:
     logging = np.tile([1.0, 0.0], (10, 1))
     log = Log(None, [0] * 10, [0.5] * 10, [1.0] * 10, n_actions=2, logging_probabilities=logging)
-    found = CAB(math.inf).estimate(EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1))))
+    result = CAB(math.inf).estimate(
+        EvaluationRequest(log, Fixed([0.5, 0.5]), reward_model=np.tile([0.0, 1.0], (10, 1)))
+    )
     # half of the mass at the reward seen, half at the model's 1
-    assert found.value == pytest.approx(0.75)
+    assert result.value == pytest.approx(0.75)
 
 
 @pytest.mark.parametrize("threshold", [-1.0, math.nan, "best"])
@@ -316,7 +318,7 @@ class Liar:
         ([0.5, 0.5], r"shape \(2,\); expected \(3,\)"),
     ],
 )
-def test_a_policy_that_breaks_the_short_contract_is_told(answer: Any, message: str) -> None:
+def test_a_policy_that_breaks_the_short_contract_is_refused(answer: Any, message: str) -> None:
     with pytest.raises(PolicyError, match=message):
         IPS().estimate(EvaluationRequest(TABLE[:3], Liar(answer)))
 
@@ -342,7 +344,7 @@ def _method(evaluator: Any, request: EvaluationRequest) -> str:
     return str(interval.method)
 
 
-def test_a_stream_refuses_a_model_nobody_can_fit_on_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_stream_refuses_a_model_that_cannot_be_fitted_on_its_head(monkeypatch: pytest.MonkeyPatch) -> None:
     class Oracle:
         def predictions(self, log: Log, rng: Any) -> Any:
             raise AssertionError

@@ -57,8 +57,8 @@ def test_agrees_with_obp(name: str, case: int) -> None:
 
 @pytest.mark.parametrize("case", CASES)
 def test_sub_gaussian_without_a_model_agrees_with_obp(case: int) -> None:
-    found = SubGaussian(SHARE).estimate(request(case, reward_model=0.0)).value
-    assert found == pytest.approx(OBP["cases"][case]["SubGaussianIPS"], rel=1e-9)
+    result = SubGaussian(SHARE).estimate(request(case, reward_model=0.0)).value
+    assert result == pytest.approx(OBP["cases"][case]["SubGaussianIPS"], rel=1e-9)
 
 
 @pytest.mark.parametrize("case", CASES)
@@ -77,9 +77,9 @@ def test_values_agree_with_vw_estimators(name: str, case: int) -> None:
     ],
 )
 def test_intervals_agree_with_vw_estimators(name: str, interval: Any, case: int) -> None:
-    found = IPS().estimate(request(case, interval=interval, level=0.9)).interval
-    assert found is not None
-    assert [found.low, found.high] == pytest.approx(VW["cases"][case][name], rel=1e-9, abs=1e-9)
+    result = IPS().estimate(request(case, interval=interval, level=0.9)).interval
+    assert result is not None
+    assert [result.low, result.high] == pytest.approx(VW["cases"][case][name], rel=1e-9, abs=1e-9)
 
 
 def test_binomial_ends_agree_with_vw_estimators() -> None:

@@ -1,4 +1,4 @@
-"""Segments are all the work there is, and their curves and facts are joined as befits each."""
+"""Segments: no other work is done, and their curves and diagnostics are combined by kind."""
 
 from __future__ import annotations
 
@@ -32,14 +32,14 @@ def in_file(log: bc.Log, folder: Path) -> bc.LogStream:
 
 
 def test_segments_are_the_only_work(tmp_path: Path, runs: Path) -> None:
-    stream, told = in_file(LOG, tmp_path), list[int]()
+    stream, reported = in_file(LOG, tmp_path), list[int]()
     options: dict[str, Any] = {"reward_model": 0.5, "interval": bc.Segments(4)}
-    found = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), progress=told.append, **options)
+    result = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), progress=reported.append, **options)
     # without a horizon each segment has one history
     assert count_runs(runs) == 4
-    assert told == [150] * 4
-    assert found.diagnostics.events == 600
-    assert found.diagnostics.to_dict()["trajectories_complete"] == 4
+    assert reported == [150] * 4
+    assert result.diagnostics.events == 600
+    assert result.diagnostics.to_dict()["trajectories_complete"] == 4
 
 
 def test_segments_that_are_kept_are_not_done_again(tmp_path: Path, runs: Path) -> None:
@@ -55,25 +55,25 @@ def test_segments_that_are_kept_are_not_done_again(tmp_path: Path, runs: Path) -
     assert is_partial(partial.notes)
     assert partial.diagnostics.events == 450
     assert count_runs(runs) == 3
-    found = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), **options)
+    result = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), **options)
     assert count_runs(runs) == 4
     undisturbed = bc.evaluate(stream, CountedLeader(str(runs)), bc.DRns(q=0.05), **{**options, "checkpoint": None})
-    assert found.to_dict() == undisturbed.to_dict()
+    assert result.to_dict() == undisturbed.to_dict()
 
 
 def test_curve_and_facts_are_the_segments_own() -> None:
-    asked: dict[str, Any] = {"reward_model": 0.5, "horizon": 20}
-    whole = bc.evaluate(LOG, bc.UCB1(), bc.DRns(q=0.05), interval=bc.Segments(3), seed=4, **asked)
+    options: dict[str, Any] = {"reward_model": 0.5, "horizon": 20}
+    whole = bc.evaluate(LOG, bc.UCB1(), bc.DRns(q=0.05), interval=bc.Segments(3), seed=4, **options)
     parts = [
-        bc.evaluate(LOG[start : start + 200], bc.UCB1(), bc.DRns(q=0.05), seed=5 + number, **asked)
+        bc.evaluate(LOG[start : start + 200], bc.UCB1(), bc.DRns(q=0.05), seed=5 + number, **options)
         for number, start in enumerate((0, 200, 400))
     ]
-    facts, own = whole.diagnostics.to_dict(), [part.diagnostics.to_dict() for part in parts]
+    facts, selected = whole.diagnostics.to_dict(), [part.diagnostics.to_dict() for part in parts]
     for name in ("events", "accepted", "trajectories_complete", "trajectories_failed"):
-        assert facts[name] == sum(one[name] for one in own)
+        assert facts[name] == sum(item[name] for item in selected)
     assert facts["acceptance_rate"] == pytest.approx(facts["accepted"] / facts["events"])
-    assert facts["bias_certificate"] == pytest.approx(np.mean([one["bias_certificate"] for one in own]))
-    assert facts["largest_weight"] == max(one["largest_weight"] for one in own)
+    assert facts["bias_certificate"] == pytest.approx(np.mean([item["bias_certificate"] for item in selected]))
+    assert facts["largest_weight"] == max(item["largest_weight"] for item in selected)
     assert whole.curve is not None
     curves = np.array([part.curve.value for part in parts if part.curve is not None])
     np.testing.assert_allclose(whole.curve.value, curves.mean(axis=0))
@@ -89,40 +89,40 @@ def test_curve_and_facts_are_the_segments_own() -> None:
 def test_weights_of_segments_are_those_of_the_log() -> None:
     policy = bc.Fixed([0.25, 0.75])
     whole, segments = (bc.evaluate(LOG, policy, bc.IPS(), interval=interval) for interval in (None, bc.Segments(7)))
-    one, other = whole.diagnostics.to_dict(), segments.diagnostics.to_dict()
-    assert other == pytest.approx(one)
+    first, other = whole.diagnostics.to_dict(), segments.diagnostics.to_dict()
+    assert other == pytest.approx(first)
     assert segments.curve is None
 
 
 def test_segments_that_choose_their_horizon_say_so() -> None:
-    found = bc.evaluate(LOG, bc.UCB1(), bc.ClockReplay(), replicates=None, reward_model=0.5, interval=bc.Segments(3))
-    [note] = found.notes
-    assert note.startswith(f"No horizon was given, and segments chose their own, of {found.horizon} to ")
-    assert found.diagnostics.to_dict()["rounds"] == found.horizon
+    result = bc.evaluate(LOG, bc.UCB1(), bc.ClockReplay(), replicates=None, reward_model=0.5, interval=bc.Segments(3))
+    [note] = result.notes
+    assert note.startswith(f"No horizon was given, and segments chose their own, of {result.horizon} to ")
+    assert result.diagnostics.to_dict()["rounds"] == result.horizon
 
 
 def test_the_progressive_policy_is_that_of_the_log_in_order() -> None:
-    asked: dict[str, Any] = {"reward_model": 0.5, "horizon": 20}
+    options: dict[str, Any] = {"reward_model": 0.5, "horizon": 20}
     policies = [
-        bc.evaluate(LOG, bc.UCB1(), bc.DRns(q=0.05), interval=interval, **asked).progressive_policy()
+        bc.evaluate(LOG, bc.UCB1(), bc.DRns(q=0.05), interval=interval, **options).progressive_policy()
         for interval in (None, bc.Segments(3))
     ]
-    one, other = (policy.probabilities(LOG.contexts[:5]) for policy in policies)
-    np.testing.assert_array_equal(one, other)
+    first, other = (policy.probabilities(LOG.contexts[:5]) for policy in policies)
+    np.testing.assert_array_equal(first, other)
 
 
 def test_every_kind_of_diagnostics_can_be_joined() -> None:
     for kind in KINDS:
-        one = kind(**{entry.name: False if "estimated" in entry.name else 2 for entry in fields(kind)})
-        joined = pool_diagnostics([one, replace(one, events=6)])
+        item = kind(**{entry.name: False if "estimated" in entry.name else 2 for entry in fields(kind)})
+        joined = pool_diagnostics([item, replace(item, events=6)])
         assert type(joined) is kind
         assert joined.events == 8
 
 
 def test_errors_and_counts_of_segments_are_joined() -> None:
-    one = PermutedDiagnostics(100, 10, 7, 3.0, 60, 0.25, 0.3, 0.0)
-    two = replace(one, trajectories=4.0, bias_certificate=math.inf, sampling_error=0.4, monte_carlo_error=math.nan)
-    joined = pool_diagnostics([one, two]).to_dict()
+    item = PermutedDiagnostics(100, 10, 7, 3.0, 60, 0.25, 0.3, 0.0)
+    two = replace(item, trajectories=4.0, bias_certificate=math.inf, sampling_error=0.4, monte_carlo_error=math.nan)
+    joined = pool_diagnostics([item, two]).to_dict()
     assert joined["permutations"] == 14
     assert joined["replicates"] == 120
     assert joined["trajectories"] == 3.5
@@ -134,10 +134,10 @@ def test_errors_and_counts_of_segments_are_joined() -> None:
 def test_curves_of_other_lengths_are_averaged_over_the_stretches_of_the_shortest() -> None:
     short = bc.LearningCurve(np.array([2, 4]), np.array([1.0, 2.0]), np.zeros(2), np.zeros(2))
     long = bc.LearningCurve(np.array([3, 6]), np.array([0.0, 3.0]), np.zeros(2), np.zeros(2))
-    found = average_curves([long, short], 0.95)
-    np.testing.assert_array_equal(found.rounds, [2, 4])
+    result = average_curves([long, short], 0.95)
+    np.testing.assert_array_equal(result.rounds, [2, 4])
     # the long one is worth 0, 0 | 0, 3 in these rounds
-    np.testing.assert_allclose(found.value, [0.5, 1.75])
+    np.testing.assert_allclose(result.value, [0.5, 1.75])
 
 
 @dataclass(frozen=True)
@@ -161,9 +161,9 @@ class Mean:
 
 
 def test_facts_of_others_are_kept_where_all_segments_agree() -> None:
-    found = bc.evaluate(LOG, bc.Uniform(), Mean(), interval=bc.Segments(20))
-    assert found.diagnostics == OtherDiagnostics({"moods": "calm", "events": 600})
-    assert found.value == pytest.approx(LOG.rewards.mean())
+    result = bc.evaluate(LOG, bc.Uniform(), Mean(), interval=bc.Segments(20))
+    assert result.diagnostics == OtherDiagnostics({"moods": "calm", "events": 600})
+    assert result.value == pytest.approx(LOG.rewards.mean())
 
 
 def test_trajectories_of_models_are_added_up() -> None:

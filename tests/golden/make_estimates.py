@@ -312,8 +312,8 @@ def passes(_: Path) -> dict[str, Any]:
     recorded = {}
     for name in ("DRns", "DRns recommended", "DRns budget", "WC", "RS", "Replay", "ClockReplay"):
         for policy in ("LinUCB", "MeanTracker"):
-            own = uniform if name == "Replay" else log
-            record = bc.trace(own, POLICIES[policy](), EVALUATORS[name], horizon=HORIZON, seed=5)
+            selected = uniform if name == "Replay" else log
+            record = bc.trace(selected, POLICIES[policy](), EVALUATORS[name], horizon=HORIZON, seed=5)
             recorded[f"trace {name} {policy}"] = exact(
                 {field: np.asarray(getattr(record, field)).sum() for field in record.__dataclass_fields__}
                 | {"estimate": record.estimate, "order": record.order[:20]}

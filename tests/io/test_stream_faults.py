@@ -81,11 +81,11 @@ def test_a_file_that_changes_while_it_is_read_gives_no_number(tmp_path: Path) ->
     path = tmp_path / "log.parquet"
     write(path, table(5_000))
     stream = bc.scan_log(path, batch_rows=100, **WORDS)
-    told: list[int] = []
+    reported: list[int] = []
 
     def tell(events: int) -> None:
-        told.append(events)
-        if len(told) == 10:
+        reported.append(events)
+        if len(reported) == 10:
             write(path, table(5_000, seed=3))
 
     with pytest.raises(bc.SourceError, match=r"log\.parquet"):
@@ -128,16 +128,16 @@ def test_some_parts_will_do(stream: bc.LogStream) -> None:
 
 
 def test_enough_gives_the_parts_that_are_done(stream: bc.LogStream) -> None:
-    told: list[int] = []
+    reported: list[int] = []
 
     def tell(events: int) -> None:
-        told.append(events)
-        if len(told) == 3:
+        reported.append(events)
+        if len(reported) == 3:
             raise bc.StopEvaluation
 
-    found = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3, progress=tell)
-    assert found.diagnostics.to_dict()["parts"] == 3
-    assert "3 of 10 parts" in found.notes[0]
+    result = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=3, progress=tell)
+    assert result.diagnostics.to_dict()["parts"] == 3
+    assert "3 of 10 parts" in result.notes[0]
 
 
 @pytest.mark.parametrize(
@@ -171,5 +171,5 @@ def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPat
 
 
 def test_learners_on_a_stream_are_compared_one_by_one_in_log_order(stream: bc.LogStream) -> None:
-    found = bc.compare(stream, {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=5)
-    assert "one by one" in found.notes[-1]
+    result = bc.compare(stream, {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=5)
+    assert "one by one" in result.notes[-1]

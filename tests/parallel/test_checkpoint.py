@@ -25,9 +25,9 @@ VALUES = {"value": np.array([0.1, 1 / 3, np.nan]), "rounds": np.array([7])}
 
 def test_what_is_kept_comes_back_to_the_bit(tmp_path: Path) -> None:
     open_checkpoint(tmp_path, FACTS).put("pass-3", VALUES)
-    found = open_checkpoint(tmp_path, FACTS).get("pass-3")
-    assert found is not None
-    assert {key: value.tobytes() for key, value in found.value.items()} == {k: v.tobytes() for k, v in VALUES.items()}
+    result = open_checkpoint(tmp_path, FACTS).get("pass-3")
+    assert result is not None
+    assert {key: value.tobytes() for key, value in result.value.items()} == {k: v.tobytes() for k, v in VALUES.items()}
 
 
 @pytest.mark.parametrize("fact", [*FACTS, "version"])
@@ -58,29 +58,29 @@ def test_a_damaged_head_is_refused(tmp_path: Path, text: str) -> None:
 
 
 def test_a_damaged_piece_is_done_again(tmp_path: Path) -> None:
-    kept = open_checkpoint(tmp_path, FACTS)
-    kept.put("pass-0", VALUES)
+    stored = open_checkpoint(tmp_path, FACTS)
+    stored.put("pass-0", VALUES)
     whole = (tmp_path / "pass-0.piece").read_bytes()
     for cut in range(0, len(whole), 7):
         (tmp_path / "pass-0.piece").write_bytes(whole[:cut])
-        assert kept.get("pass-0") is None
+        assert stored.get("pass-0") is None
     for place in range(0, len(whole), 7):
         turned = bytes([whole[place] ^ 1])
         (tmp_path / "pass-0.piece").write_bytes(whole[:place] + turned + whole[place + 1 :])
-        assert kept.get("pass-0") is None
-    kept.put("pass-0", VALUES)
-    assert kept.get("pass-0") is not None
+        assert stored.get("pass-0") is None
+    stored.put("pass-0", VALUES)
+    assert stored.get("pass-0") is not None
 
 
 def test_a_piece_from_elsewhere_is_not_trusted(tmp_path: Path) -> None:
-    kept, foreign = (
+    stored, foreign = (
         open_checkpoint(tmp_path / "one", FACTS),
         open_checkpoint(tmp_path / "other", {**FACTS, "seed": "1"}),
     )
     foreign.put("pass-0", VALUES)
     whole = (tmp_path / "other" / "pass-0.piece").read_bytes()
     (tmp_path / "one" / "pass-0.piece").write_bytes(whole)
-    assert kept.get("pass-0") is None
+    assert stored.get("pass-0") is None
     # nor one of the same question under another name
     (tmp_path / "other" / "pass-1.piece").write_bytes(whole)
     assert foreign.get("pass-1") is None
@@ -98,13 +98,13 @@ class Runs:
 
 
 def test_code_hidden_in_a_piece_is_not_run(tmp_path: Path) -> None:
-    kept = open_checkpoint(tmp_path / "kept", FACTS)
+    stored = open_checkpoint(tmp_path / "kept", FACTS)
     trap = tmp_path / "sprung"
     (tmp_path / "kept" / "pass-0.piece").write_bytes(pickle.dumps(Runs(trap)))
     np.savez(tmp_path / "kept" / "pass-1.npz", value=np.array([Runs(trap)], dtype=object))
     (tmp_path / "kept" / "pass-1.npz").rename(tmp_path / "kept" / "pass-1.piece")
-    assert kept.get("pass-0") is None
-    assert kept.get("pass-1") is None
+    assert stored.get("pass-0") is None
+    assert stored.get("pass-1") is None
     assert not trap.exists()
 
 
@@ -125,12 +125,12 @@ def test_a_writer_killed_at_any_moment_leaves_whole_pieces(tmp_path: Path) -> No
             assert writer.stdout.readline() == b"ready\n"
             time.sleep(target_seconds)
             writer.send_signal(signal.SIGKILL)
-        kept = open_checkpoint(tmp_path, {})
+        stored = open_checkpoint(tmp_path, {})
         names = [path.stem for path in tmp_path.glob("pass-*.piece")]
         for name in names:
-            found = kept.get(name)
-            assert found is not None
-            assert np.unique(found.value["value"]).size == 1
+            result = stored.get(name)
+            assert result is not None
+            assert np.unique(result.value["value"]).size == 1
     assert names
 
 
@@ -155,6 +155,6 @@ def test_the_fingerprint_knows_every_column() -> None:
         bc.Log(np.arange(6.0).reshape(3, 2), **columns, n_actions=2, available=np.ones((3, 2), dtype=bool)),
         bc.Log(np.arange(6.0).reshape(3, 2), **columns, n_actions=2)[[1, 0, 2]],
     ]
-    prints = [one.fingerprint() for one in (log, *others)]
+    prints = [item.fingerprint() for item in (log, *others)]
     assert len(set(prints)) == len(prints)
     assert log.fingerprint() == log[:].fingerprint()

@@ -19,7 +19,7 @@ import pyarrow.parquet as pq
 import pytest
 
 import backcast as bc
-from backcast._parallel import workers as crew
+from backcast._parallel import workers
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast.cli import main
@@ -75,8 +75,8 @@ class Hangs(KilledLeader):
 
 
 def ask(log: bc.Log, policy: Any, **options: Any) -> str:
-    asked = {"horizon": 10, "reward_model": 0.5, "replicates": 60, **options}
-    return json.dumps(bc.evaluate(log, policy, bc.ClockReplay(), **asked).to_dict())
+    keywords = {"horizon": 10, "reward_model": 0.5, "replicates": 60, **options}
+    return json.dumps(bc.evaluate(log, policy, bc.ClockReplay(), **keywords).to_dict())
 
 
 @pytest.fixture(scope="module")
@@ -92,8 +92,8 @@ def stream(log: bc.Log, tmp_path_factory: pytest.TempPathFactory) -> bc.LogStrea
 def ask_segments(stream: bc.LogStream) -> list[str]:
     """What a compiled policy and one in Python are worth in segments of a stream."""
     options: dict[str, Any] = {"horizon": 10, "reward_model": 0.5, "interval": bc.Segments(5)}
-    found = [bc.evaluate(stream, policy, bc.DRns(q=0.05), **options) for policy in (bc.UCB1(), KilledLeader())]
-    return [json.dumps(estimate.to_dict()) for estimate in found]
+    result = [bc.evaluate(stream, policy, bc.DRns(q=0.05), **options) for policy in (bc.UCB1(), KilledLeader())]
+    return [json.dumps(estimate.to_dict()) for estimate in result]
 
 
 @pytest.fixture(scope="module")
@@ -126,8 +126,8 @@ class TestDask:
 
     def test_segments_of_a_stream_are_the_same_wherever_they_are_done(self, stream: bc.LogStream, client: Any) -> None:
         with joblib.parallel_config(backend="dask"):
-            found = ask_segments(stream)
-        assert found == ask_segments(stream)
+            result = ask_segments(stream)
+        assert result == ask_segments(stream)
 
     def test_the_log_travels_once_to_each_worker(self, log: bc.Log, client: Any) -> None:
         sent: list[int] = []
@@ -148,9 +148,9 @@ class TestDask:
     ) -> None:
         mark = tmp_path / "killed"
         with joblib.parallel_config(backend="dask"):
-            found = ask(log, KilledLeader(str(mark)))
+            result = ask(log, KilledLeader(str(mark)))
         assert mark.exists()
-        assert found == alone[1]
+        assert result == alone[1]
 
     def test_a_worker_that_leaves_while_the_log_is_sent_changes_nothing(
         self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch
@@ -162,7 +162,7 @@ class TestDask:
                 raise problem
             return scatter(data, **options)
 
-        monkeypatch.setattr(crew, "SCATTER_PAUSE", 0.0)
+        monkeypatch.setattr(workers, "SCATTER_PAUSE", 0.0)
         client.scatter = leaving
         with joblib.parallel_config(backend="dask", client=client):
             assert ask(log, bc.UCB1()) == alone[0]
@@ -173,7 +173,7 @@ class TestDask:
         self, log: bc.Log, alone: list[str], client: Any, monkeypatch: pytest.MonkeyPatch, deaf: bool
     ) -> None:
         # workers work in threads, which no signal reaches; one that is deaf to exceptions too is ended after the grace
-        monkeypatch.setattr(crew, "KILL_AFTER", 2.0)
+        monkeypatch.setattr(workers, "KILL_AFTER", 2.0)
         with joblib.parallel_config(backend="dask"):
             with pytest.raises(bc.WorkError, match=r"^pass \d+.* took longer than time_limit"):
                 ask(log, Hangs(deaf), time_limit=1.0)
@@ -205,11 +205,11 @@ class TestDask:
         words = f"evaluate {news} --context reads_* --action article --reward clicked --propensity probability "
         words += "--policy ucb1 --evaluator clock --horizon 5 --replicates 60 --json"
         capsys.readouterr()
-        said = []
+        printed = []
         for where in ("", f" --engine dask --scheduler {cluster.scheduler_address} --checkpoint {tmp_path / 'kept'}"):
             assert main((words + where).split()) == 0
-            said.append(json.loads(capsys.readouterr().out))
-        assert said[0] == said[1]
+            printed.append(json.loads(capsys.readouterr().out))
+        assert printed[0] == printed[1]
         assert len(list((tmp_path / "kept").glob("ucb1-*/subset-*.piece"))) == 60
 
     def test_a_scheduler_without_workers_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -225,7 +225,7 @@ class TestDask:
         ):
             pass
 
-    def test_nobody_at_the_address_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
+    def test_an_address_without_a_scheduler_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(engines, "CONNECT_SECONDS", 0.5)
         with (
             pytest.raises(bc.OptionError, match=r"no Dask scheduler responds at tcp://127.0.0.1:1 .*is it running"),
@@ -263,9 +263,9 @@ class TestRay:
 
     def test_a_worker_killed_in_the_middle_changes_nothing(self, log: bc.Log, alone: list[str], tmp_path: Path) -> None:
         mark = tmp_path / "killed"
-        found = ask(log, KilledLeader(str(mark)))
+        result = ask(log, KilledLeader(str(mark)))
         assert mark.exists()
-        assert found == alone[1]
+        assert result == alone[1]
 
     def test_segments_say_the_same(self, stream: bc.LogStream, alone_in_segments: list[str]) -> None:
         assert ask_segments(stream) == alone_in_segments

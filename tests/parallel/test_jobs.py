@@ -15,7 +15,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._parallel import workers as crew
+from backcast._parallel import workers
 from backcast._parallel.jobs import Execution, JobResults, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from tests.support.logs import two_action_log
@@ -26,7 +26,7 @@ cloudpickle.register_pickle_by_value(sys.modules[__name__])
 
 
 def jobs(count: int) -> list[Job]:
-    return [Job(("piece", n), (n,), events=1) for n in range(count)]
+    return [Job(("job", n), (n,), events=1) for n in range(count)]
 
 
 def square(place: Path, n: int) -> int:
@@ -34,7 +34,7 @@ def square(place: Path, n: int) -> int:
 
 
 def dies_once(place: Path, n: int) -> int:
-    """The worker of piece 3 is killed the first time, as the kernel does when memory runs out."""
+    """The worker of job 3 is killed the first time, as the kernel does when memory runs out."""
     mark = place / "died"
     if n == 3 and not mark.exists():
         mark.touch()
@@ -80,26 +80,26 @@ def gone(place: Path) -> bool:
 @pytest.mark.xdist_group("processes")
 class TestProcesses:
     def test_work_of_a_worker_that_was_killed_is_done_by_another(self, tmp_path: Path) -> None:
-        found = run_jobs(dies_once, SharedArguments(tmp_path), jobs(8), Execution(n_jobs=2))
+        result = run_jobs(dies_once, SharedArguments(tmp_path), jobs(8), Execution(n_jobs=2))
         assert (tmp_path / "died").exists()
         assert (
-            found
+            result
             == run_jobs(square, SharedArguments(tmp_path), jobs(8), Execution())
             == JobResults([n * n for n in range(8)], False)
         )
 
     def test_workers_that_die_again_and_again_end_the_run(self, tmp_path: Path) -> None:
-        with pytest.raises(bc.WorkError, match=r"died 3 times in a row while running piece 0 .*memory ran out.*n_jobs"):
+        with pytest.raises(bc.WorkError, match=r"died 3 times in a row while running job 0 .*memory ran out.*n_jobs"):
             run_jobs(dies, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2))
 
     def test_a_piece_that_hangs_ends_the_run_and_leaves_no_process(self, tmp_path: Path) -> None:
-        with pytest.raises(bc.WorkError, match=r"^piece 1 took longer than time_limit = 0.5 seconds; does the policy"):
+        with pytest.raises(bc.WorkError, match=r"^job 1 took longer than time_limit = 0.5 seconds; does the policy"):
             run_jobs(hangs, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2, time_limit=0.5))
         assert gone(tmp_path)
 
     def test_so_does_one_that_does_not_listen(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-        monkeypatch.setattr(crew, "KILL_AFTER", 1.0)
-        with pytest.raises(bc.WorkError, match=r"^piece ., or a job sent out with it, took longer than"):
+        monkeypatch.setattr(workers, "KILL_AFTER", 1.0)
+        with pytest.raises(bc.WorkError, match=r"^job ., or a job sent out with it, took longer than"):
             run_jobs(
                 hangs_where_no_signal_is_heard, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=2, time_limit=2)
             )
@@ -108,11 +108,11 @@ class TestProcesses:
     @pytest.mark.parametrize("policy", [bc.UCB1(), FollowTheLeader()], ids=["threads", "processes"])
     def test_all_cores_say_the_same_as_one(self, policy: Any) -> None:
         options: dict[str, Any] = {"horizon": 5, "reward_model": 0.5, "replicates": 60}
-        one, every = (
+        first, every = (
             bc.evaluate(two_action_log(), policy, bc.ClockReplay(), **options, n_jobs=n_jobs).to_dict()
             for n_jobs in (1, -1)
         )
-        assert one == every
+        assert first == every
 
     def test_arrays_are_mapped_and_not_sent(self) -> None:
         rng = np.random.default_rng(0)
@@ -141,7 +141,7 @@ def origin(column: Any) -> Any:
 
 def test_alone_a_piece_that_hangs_is_interrupted(tmp_path: Path) -> None:
     started = time.monotonic()
-    with pytest.raises(bc.WorkError, match=r"piece 1 took longer than time_limit = 0\.2 seconds"):
+    with pytest.raises(bc.WorkError, match=r"job 1 took longer than time_limit = 0\.2 seconds"):
         run_jobs(hangs, SharedArguments(tmp_path), jobs(4), Execution(n_jobs=1, time_limit=0.2))
     assert time.monotonic() - started < 60
     assert signal.getsignal(signal.SIGALRM) == signal.SIG_DFL

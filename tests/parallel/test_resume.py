@@ -34,8 +34,8 @@ CLOCK = bc.ClockReplay()
 
 def ask(runs: Path, folder: Path | None, **options: Any) -> str:
     asked = {"horizon": 8, "reward_model": 0.5, "replicates": SUBSETS, **options}
-    found = bc.evaluate(two_action_log(), CountedLeader(str(runs)), CLOCK, checkpoint=folder, **asked)
-    return json.dumps(found.to_dict())
+    result = bc.evaluate(two_action_log(), CountedLeader(str(runs)), CLOCK, checkpoint=folder, **asked)
+    return json.dumps(result.to_dict())
 
 
 def test_a_finished_run_answers_from_its_folder(tmp_path: Path, runs: Path) -> None:
@@ -122,12 +122,12 @@ def test_pieces_that_were_changed_are_done_again(tmp_path: Path, runs: Path) -> 
 
 @pytest.mark.parametrize("stop", [3, 30])
 def test_a_run_that_was_stopped_goes_on(stop: int, tmp_path: Path, runs: Path) -> None:
-    told = 0
+    reported = 0
 
     def enough(events: int) -> None:
-        nonlocal told
-        told += 1
-        if told == stop:
+        nonlocal reported
+        reported += 1
+        if reported == stop:
             raise bc.StopEvaluation
 
     partial = json.loads(ask(runs, tmp_path / "kept", progress=enough))
@@ -149,22 +149,22 @@ def test_a_run_that_was_stopped_goes_on(stop: int, tmp_path: Path, runs: Path) -
 )
 def test_parts_of_a_question_are_kept_apart(evaluator: Any, options: dict[str, Any], tmp_path: Path) -> None:
     asked = {"reward_model": 0.5, "horizon": 8, **options}
-    found = [
+    result = [
         json.dumps(bc.evaluate(two_action_log(), bc.UCB1(), evaluator, checkpoint=folder, **asked).to_dict())
         for folder in (None, tmp_path / "kept", tmp_path / "kept")
     ]
-    assert found[0] == found[1] == found[2]
+    assert result[0] == result[1] == result[2]
 
 
 @pytest.mark.parametrize("evaluator", [CLOCK, bc.IPS()], ids=["paired", "one by one"])
 def test_comparisons_are_kept_too(evaluator: Any, tmp_path: Path) -> None:
     policies = {"a": bc.Fixed([0.5, 0.5]), "b": bc.Fixed([0.25, 0.75])}
     asked: dict[str, Any] = {"horizon": 8 if evaluator is CLOCK else None, "reward_model": 0.5, "replicates": SUBSETS}
-    found = [
+    result = [
         json.dumps(bc.compare(two_action_log(), policies, evaluator, checkpoint=folder, **asked).to_dict())
         for folder in (None, tmp_path / "kept", tmp_path / "kept")
     ]
-    assert found[0] == found[1] == found[2]
+    assert result[0] == result[1] == result[2]
     with pytest.raises(bc.OptionError, match="a different policy 'b'"):
         bc.compare(two_action_log(), {**policies, "b": bc.Uniform()}, evaluator, checkpoint=tmp_path / "kept", **asked)
 
@@ -219,9 +219,9 @@ def test_a_run_killed_at_any_moment_goes_on_to_the_same_answer(tmp_path: Path, r
 
 def test_a_full_disk_ends_the_run_with_what_is_kept_whole(tmp_path: Path, runs: Path) -> None:
     with script(str(tmp_path / "kept"), runs, full=20) as run:
-        _, told = run.communicate()
+        _, reported = run.communicate()
     assert run.returncode == 1
-    assert told.splitlines() == [
+    assert reported.splitlines() == [
         "the checkpoint folder 'kept' cannot be written: File too large; finished jobs are stored, and the same run "
         "continues from there once this is fixed"
     ]
@@ -284,15 +284,15 @@ def answers(path: Path, folder: Path | None, batch_rows: int, tell: Any = None) 
     """All questions on the file, kept in the folder if there is one."""
     stream = bc.scan_log(path, batch_rows=batch_rows, **WORDS)
     keep = None if folder is None else open_checkpoint(folder, {"log": stream.fingerprint()})
-    found = {}
+    result = {}
     for name, (policy, evaluator, options) in QUESTIONS.items():
         execution = Execution(checkpoint=keep) if tell is None else Execution(checkpoint=keep, on_progress=tell)
-        one = evaluator.estimate(
+        item = evaluator.estimate(
             EvaluationRequest(stream, policy, execution=execution, **options).scoped(name.replace(" ", "-"))
         )
-        curve = [] if one.curve is None else one.curve.value.tolist()
-        found[name] = [one.value, one.std_error, one.interval, one.diagnostics, curve, one.notes]
-    return found
+        curve = [] if item.curve is None else item.curve.value.tolist()
+        result[name] = [item.value, item.std_error, item.interval, item.diagnostics, curve, item.notes]
+    return result
 
 
 @pytest.fixture
@@ -318,7 +318,7 @@ answers(Path(sys.argv[2]), Path(sys.argv[3]), int(sys.argv[4]), tell)
 
 
 def run_and_kill(path: Path, folder: Path, batch_rows: int, after: int) -> None:
-    """Answer in a process of its own, and kill it when so many events have been told of."""
+    """Answer in a process of its own, and kill it once this many events are done."""
     command = [sys.executable, "-c", REPLAY_RECORD, str(Path.cwd()), str(path), str(folder), str(batch_rows)]
     with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdout is not None
@@ -351,27 +351,27 @@ def test_no_more_than_a_part_is_done_again(tmp_path: Path) -> None:
     policy, evaluator, options = QUESTIONS[name]
     stream = bc.scan_log(path, batch_rows=500, **WORDS)
     keep = open_checkpoint(tmp_path / "kept", {"log": stream.fingerprint()})
-    told: list[int] = []
+    reported: list[int] = []
 
     def stop(events: int) -> None:
-        told.append(events)
-        if sum(told) >= 3_700:
+        reported.append(events)
+        if sum(reported) >= 3_700:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         evaluator.estimate(
             EvaluationRequest(stream, policy, execution=Execution(checkpoint=keep, on_progress=stop), **options)
         )
-    told.clear()
+    reported.clear()
     evaluator.estimate(
-        EvaluationRequest(stream, policy, execution=Execution(checkpoint=keep, on_progress=told.append), **options)
+        EvaluationRequest(stream, policy, execution=Execution(checkpoint=keep, on_progress=reported.append), **options)
     )
-    assert told[0] == 3_500  # what was kept
-    assert sum(told) == ROWS
+    assert reported[0] == 3_500  # what was kept
+    assert sum(reported) == ROWS
 
 
 class Forgetful(Leaning):
-    """Draws from a generator that nobody gave it, so that no two of them are alike."""
+    """Draw from a generator without a seed, so that every copy learns something else."""
 
     def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
         self.paid = self.paid + np.random.default_rng().random(3)
@@ -400,13 +400,13 @@ def test_lost_batches_are_missed(tmp_path: Path) -> None:
 
 def test_streams_are_known_by_their_files(tmp_path: Path) -> None:
     path = write(tmp_path / "log.parquet")
-    one, again = (bc.scan_log(path, batch_rows=rows, **WORDS) for rows in (10, 500))
-    assert one.fingerprint() == again.fingerprint()
-    others = [one.slice(1), one.slice(0, 10), bc.scan_log(path, **{**WORDS, "reward": "f_0"})]
-    assert len({one.fingerprint(), *(other.fingerprint() for other in others)}) == 4
+    first, again = (bc.scan_log(path, batch_rows=rows, **WORDS) for rows in (10, 500))
+    assert first.fingerprint() == again.fingerprint()
+    others = [first.slice(1), first.slice(0, 10), bc.scan_log(path, **{**WORDS, "reward": "f_0"})]
+    assert len({first.fingerprint(), *(other.fingerprint() for other in others)}) == 4
     write(path, seed=1)
-    assert bc.scan_log(path, **WORDS).fingerprint() != one.fingerprint()
-    open_checkpoint(tmp_path / "kept", {"log": one.fingerprint()})
+    assert bc.scan_log(path, **WORDS).fingerprint() != first.fingerprint()
+    open_checkpoint(tmp_path / "kept", {"log": first.fingerprint()})
     changed = {"log": bc.scan_log(path, **WORDS).fingerprint()}
     with pytest.raises(bc.OptionError, match="a different log"):
         open_checkpoint(tmp_path / "kept", changed)
@@ -436,12 +436,12 @@ def test_sums_of_a_fixed_policy_are_kept_by_piece(tmp_path: Path, monkeypatch: p
     policy = bc.Fixed([0.5, 0.25, 0.25])
     for evaluator in (bc.IPS(), bc.DR(), bc.SwitchDR()):
         folder = tmp_path / type(evaluator).__name__
-        one, again = (bc.evaluate(stream, policy, evaluator, checkpoint=folder) for _ in range(2))
-        assert one.value == again.value == bc.evaluate(stream, policy, evaluator).value
+        first, again = (bc.evaluate(stream, policy, evaluator, checkpoint=folder) for _ in range(2))
+        assert first.value == again.value == bc.evaluate(stream, policy, evaluator).value
         pieces = sorted(folder.glob("*moments-1-*.piece"))
         assert len(pieces) == 4  # row groups
         pieces[1].unlink()
-        assert bc.evaluate(stream, policy, evaluator, checkpoint=folder).value == one.value
+        assert bc.evaluate(stream, policy, evaluator, checkpoint=folder).value == first.value
     execution = Execution(checkpoint=open_checkpoint(tmp_path / "kept", {}))
     request = EvaluationRequest(stream, policy, reward_model=Wavering(), execution=execution)
     bc.DR().estimate(request)
@@ -452,17 +452,17 @@ def test_sums_of_a_fixed_policy_are_kept_by_piece(tmp_path: Path, monkeypatch: p
 def test_parts_are_kept_one_by_one(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path / "log.parquet"), **WORDS)
     options: dict[str, Any] = {"horizon": 5, "reward_model": 0.5}
-    told: list[int] = []
+    reported: list[int] = []
 
     def stop(events: int) -> None:
-        told.append(events)
-        if len(told) == 4:
+        reported.append(events)
+        if len(reported) == 4:
             raise KeyboardInterrupt
 
     with pytest.raises(KeyboardInterrupt):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", progress=stop, **options)
     assert len(list((tmp_path / "kept").glob("part-*.piece"))) in (4, 5)
-    found = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", **options)
-    assert found.interval == bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), **options).interval
+    result = bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", **options)
+    assert result.interval == bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), **options).interval
     with pytest.raises(bc.OptionError, match="a different seed"):
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), checkpoint=tmp_path / "kept", seed=1, **options)

@@ -22,11 +22,11 @@ class TestSharedFile:
         whole = np.arange(12.0).reshape(3, 4)
         values = (whole, np.asfortranarray(whole), whole[:, ::2], np.zeros(0), "text", [whole, None])
         file = SharedFile(values)
-        found = load_shared(file.reference)
-        assert str(found) == str(values)
-        assert found[0].flags.writeable
-        assert found[0].ctypes.data % 64 == 0
-        found[0][:] = 0
+        result = load_shared(file.reference)
+        assert str(result) == str(values)
+        assert result[0].flags.writeable
+        assert result[0].ctypes.data % 64 == 0
+        result[0][:] = 0
         assert file.close() is None
         assert whole.sum() == 66
 

@@ -69,8 +69,8 @@ def test_code_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> N
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
 def test_links_lead_somewhere(page: Path) -> None:
-    found = links(page.read_text())
-    assert [link for link in found if not leads_somewhere(page, link)] == []
+    result = links(page.read_text())
+    assert [link for link in result if not leads_somewhere(page, link)] == []
 
 
 def test_dead_links_are_recognised() -> None:

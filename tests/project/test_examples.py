@@ -26,30 +26,32 @@ def values_in(said: str) -> dict[str, float]:
 
 def test_news_page(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     report = tmp_path / "report.html"
-    said = said_by("news.py", capsys, monkeypatch, str(report))
-    assert "Health of the log: ok." in said
-    assert "is the best of them with probability" in said
+    printed = said_by("news.py", capsys, monkeypatch, str(report))
+    assert "Health of the log: ok." in printed
+    assert "is the best of them with probability" in printed
     assert "Health of the log" in report.read_text(encoding="utf-8")
 
 
 def test_email_trial(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = said_by("mail_trial.py", capsys, monkeypatch)
-    values = values_in(said)
+    printed = said_by("mail_trial.py", capsys, monkeypatch)
+    values = values_in(printed)
     # made up so that mail helps, and mail that fits helps more
     assert values["no mail"] < values["men's catalogue to all"] < values["by past purchases"]
 
 
 def test_email_trial_from_a_file(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     example = runpy.run_path(str(EXAMPLES / "mail_trial.py"), run_name="example")
-    own = example["made_up"](tmp_path / "own.csv", customers=900)
-    assert said_by("mail_trial.py", capsys, monkeypatch, str(own)).startswith("Log(900 events, 3 actions, 5 features)")
+    selected = example["made_up"](tmp_path / "own.csv", customers=900)
+    assert said_by("mail_trial.py", capsys, monkeypatch, str(selected)).startswith(
+        "Log(900 events, 3 actions, 5 features)"
+    )
 
 
 def test_routing_among_models(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    said = said_by("routing.py", capsys, monkeypatch)
-    values = values_in(said)
+    printed = said_by("routing.py", capsys, monkeypatch)
+    values = values_in(printed)
     assert max(values, key=lambda name: values[name]) == "rule of thumb"
-    assert "over its first 200 rounds" in said
+    assert "over its first 200 rounds" in printed
 
 
 def test_every_example_is_tested() -> None:

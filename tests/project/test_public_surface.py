@@ -98,7 +98,7 @@ def test_documented_parameters_are_those_of_the_signature(name: str) -> None:
     item = getattr(bc, name)
     text = inspect.getdoc(item) or ""
     if "Parameters\n" in text:
-        # scan_log says that it takes all that read_log takes, and tells of its own
+        # scan_log refers to the parameters of read_log and documents only those it adds
         assert documented(text) == ({"batch_rows"} if name == "scan_log" else parameters_of(item))
 
 
@@ -114,20 +114,20 @@ def test_types_and_lazy_homes_name_the_same_things() -> None:
                 _, home, _, name, _, alias = line.split()
                 assert name == alias
                 assert name in package.__all__
-                own = getattr(package, name)
-                assert isinstance(own, ModuleType) or own is getattr(importlib.import_module(home), name)
+                selected = getattr(package, name)
+                assert isinstance(selected, ModuleType) or selected is getattr(importlib.import_module(home), name)
 
 
 def test_importing_backcast_is_quick() -> None:
     code = "import sys, backcast; print(*[name for name in sys.argv[1:] if name in sys.modules])"
-    found = subprocess.run([sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == ""
+    result = subprocess.run([sys.executable, "-c", code, *HEAVY], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == ""
 
 
 def test_reading_the_list_loads_nothing_heavy() -> None:
     code = "import sys, backcast; dir(backcast); backcast.OptionError; print('numba' in sys.modules)"
-    found = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert found.stdout.strip() == "False"
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout.strip() == "False"
 
 
 def test_the_package_is_typed() -> None:

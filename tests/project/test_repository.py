@@ -39,12 +39,12 @@ def kept_files() -> Iterator[Path]:
     """Files of the checkout that .gitignore does not name (with no need of git, for unpacked archives)."""
     ignored = ignored_names()
 
-    def kept(name: str) -> bool:
+    def is_kept(name: str) -> bool:
         return not any(fnmatch(name, pattern) for pattern in ignored)
 
     for folder, folders, files in os.walk(ROOT):
-        folders[:] = filter(kept, folders)
-        yield from (Path(folder, name) for name in files if kept(name))
+        folders[:] = filter(is_kept, folders)
+        yield from (Path(folder, name) for name in files if is_kept(name))
 
 
 def text_of(path: Path) -> str:
@@ -114,29 +114,29 @@ def test_pictures_are_small_and_used(where: str) -> None:
 def collected(**environment: str) -> subprocess.CompletedProcess[str]:
     """What pytest collects of the browser tests and of one other."""
     words = "-m pytest -q --collect-only -n0 -p no:cacheprovider tests/browser tests/project/test_repository.py -k"
-    own = {**os.environ, "CI": "", **environment}
+    selected = {**os.environ, "CI": "", **environment}
     command = [sys.executable, *words.split(), "browser or readme_is_short"]
-    return subprocess.run(command, cwd=ROOT, env=own, capture_output=True, text=True, check=False)
+    return subprocess.run(command, cwd=ROOT, env=selected, capture_output=True, text=True, check=False)
 
 
 def test_without_a_browser_its_tests_are_left_out_aloud() -> None:
-    found = collected(CHROMIUM="no-such-browser")
-    assert found.returncode == 0
-    assert "test_report_page" not in found.stdout
-    assert "test_readme_is_short" in found.stdout
-    assert "The browser tests were left out, because no Chromium was found" in found.stdout
+    result = collected(CHROMIUM="no-such-browser")
+    assert result.returncode == 0
+    assert "test_report_page" not in result.stdout
+    assert "test_readme_is_short" in result.stdout
+    assert "The browser tests were left out, because no Chromium was found" in result.stdout
 
 
 def test_automatic_checks_do_not_pass_without_a_browser() -> None:
-    found = collected(CHROMIUM="no-such-browser", CI="true")
-    assert found.returncode != 0
-    assert "CI is set and no Chromium was found" in found.stdout + found.stderr
+    result = collected(CHROMIUM="no-such-browser", CI="true")
+    assert result.returncode != 0
+    assert "CI is set and no Chromium was found" in result.stdout + result.stderr
 
 
 def test_no_file_tells_of_the_machine_it_was_written_on() -> None:
-    found = {str(path.relative_to(ROOT)): leaks_in(text_of(path)) for path in kept_files()}
-    assert "pyproject.toml" in found
-    assert {path: leaks for path, leaks in found.items() if leaks} == {}
+    result = {str(path.relative_to(ROOT)): leaks_in(text_of(path)) for path in kept_files()}
+    assert "pyproject.toml" in result
+    assert {path: leaks for path, leaks in result.items() if leaks} == {}
 
 
 @pytest.mark.parametrize(

@@ -168,10 +168,10 @@ def test_the_order_of_the_log_does_not_matter(make_log: Any, seed: int, name: st
     log, rng = make_log("dense", 60, seed=seed), np.random.default_rng(seed)
     uniforms, shuffled = rng.random(60), rng.permutation(60)
     policy = POLICIES[name](batch)
-    one = clock(log, policy, uniforms=uniforms, horizon=10)
+    item = clock(log, policy, uniforms=uniforms, horizon=10)
     two = clock(log[shuffled], policy, uniforms=uniforms[shuffled], horizon=10)
-    np.testing.assert_array_equal(one.order, shuffled[two.order])
-    np.testing.assert_allclose(one.curve, two.curve, rtol=1e-12)
+    np.testing.assert_array_equal(item.order, shuffled[two.order])
+    np.testing.assert_allclose(item.curve, two.curve, rtol=1e-12)
 
 
 @given(st.integers(0, 2**32 - 1), st.floats(-2, 2), st.sampled_from(("softmax", "round robin")))

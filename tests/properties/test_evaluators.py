@@ -30,8 +30,8 @@ def is_evaluator(item: Any) -> bool:
 
 def exported(home: Any) -> dict[str, Any]:
     """Evaluators among the public names of a module, with their default options."""
-    found = {name: getattr(home, name) for name in home.__all__}
-    return {name: item() for name, item in found.items() if is_evaluator(item)}
+    result = {name: getattr(home, name) for name in home.__all__}
+    return {name: item() for name, item in result.items() if is_evaluator(item)}
 
 
 EVALUATORS = exported(bc) | exported(stationary)
@@ -123,12 +123,12 @@ def test_constant_reward_gives_that_constant(name: str) -> None:
     def holds(seed: int, reward: float) -> None:
         log, probabilities, _ = case_for(name, seed)
         log = with_rewards(log, np.full(len(log), reward), (reward - 1, reward + 1))
-        found = value(name, log, bc.Fixed(probabilities), reward)
+        result = value(name, log, bc.Fixed(probabilities), reward)
         if name == "IPS":
             weights = probabilities[log.actions] / log.propensities
-            assert found == pytest.approx(reward * weights.mean(), rel=1e-9, abs=1e-9)
+            assert result == pytest.approx(reward * weights.mean(), rel=1e-9, abs=1e-9)
         elif name not in NO_MODEL_TO_HOLD_THEM:
-            assert found == pytest.approx(reward, rel=1e-9, abs=1e-9)
+            assert result == pytest.approx(reward, rel=1e-9, abs=1e-9)
         logger = value(name, log, bc.Logged(), reward)
         assert logger == pytest.approx(reward, rel=1e-9, abs=1e-9)
 
@@ -151,14 +151,14 @@ def test_the_logger_itself_gets_the_mean_reward(name: str) -> None:
     def holds(seed: int) -> None:
         log = case_for(name, seed).log
         mean, spread = float(log.rewards.mean()), float(log.rewards.std())
-        found = value(name, log, bc.Logged(), mean, seed=seed % 1000)
+        result = value(name, log, bc.Logged(), mean, seed=seed % 1000)
         if name in ACCEPTED_EVENTS_ONLY:
             # at least one event in ten is accepted: 5 standard errors of so small a sample, odds 6e-7
-            assert abs(found - mean) < 5 * spread / np.sqrt(len(log) / 10)
+            assert abs(result - mean) < 5 * spread / np.sqrt(len(log) / 10)
         elif name in HISTORIES_ONLY:
-            assert abs(found - mean) < 5 * spread / np.sqrt(len(log))
+            assert abs(result - mean) < 5 * spread / np.sqrt(len(log))
         elif name not in FITS_ITS_OWN_MODEL | NOT_A_MEAN:
-            assert found == pytest.approx(mean, rel=1e-9)
+            assert result == pytest.approx(mean, rel=1e-9)
 
     holds()
 
@@ -172,9 +172,9 @@ def test_rewards_in_other_units_give_the_value_in_those_units(name: str) -> None
         log, probabilities, predicted = case_for(name, seed)
         other = with_rewards(log, scale * log.rewards + shift, (shift, scale + shift))
         for policy in (bc.Fixed(probabilities), bc.Logged()):
-            one = value(name, log, policy, predicted)
+            item = value(name, log, policy, predicted)
             two = value(name, other, policy, scale * predicted + shift)
-            assert two == pytest.approx(scale * one + shift, rel=1e-9, abs=1e-9)
+            assert two == pytest.approx(scale * item + shift, rel=1e-9, abs=1e-9)
 
     holds()
 
@@ -185,11 +185,11 @@ def test_rewards_in_other_units_do_not_move_a_learner_that_only_compares(name: s
     for seed in range(3):
         log, _, predicted = case_for(name, seed)
         other = with_rewards(log, 4 * log.rewards, (0.0, 4.0))
-        one, two = (
+        first, two = (
             value(name, log, bc.EpsilonGreedy(0.3), predicted),
             value(name, other, bc.EpsilonGreedy(0.3), 4 * predicted),
         )
-        assert two == pytest.approx(4 * one, rel=1e-12)
+        assert two == pytest.approx(4 * first, rel=1e-12)
 
 
 def relabelled(log: bc.Log, order: Any) -> bc.Log:
@@ -215,9 +215,9 @@ def test_names_of_actions_mean_nothing(name: str) -> None:
         if name in FOR_LEARNERS and name not in DRAWS_ACTIONS:
             policies += [(learner, learner) for learner in (bc.EpsilonGreedy(0.3), bc.LinUCB(), bc.UCB1())]
         for policy, renamed in policies:
-            one = value(name, log, policy, predicted)
+            item = value(name, log, policy, predicted)
             two = value(name, other, renamed, np.ascontiguousarray(predicted[:, back]))
-            assert two == pytest.approx(one, rel=1e-9)
+            assert two == pytest.approx(item, rel=1e-9)
 
     holds()
 
@@ -274,15 +274,15 @@ def test_replay_is_rejection_sampling_on_a_uniform_log(seed: int) -> None:
 def test_same_seed_same_answer(name: str) -> None:
     log, probabilities, _ = case_for(name, 5)
     policy = bc.EpsilonGreedy(0.3) if name in FOR_LEARNERS else bc.Fixed(probabilities)
-    one, two = (bc.evaluate(log, policy, EVALUATORS[name], seed=7, replicates=None).to_dict() for _ in range(2))
-    assert one == two
+    first, two = (bc.evaluate(log, policy, EVALUATORS[name], seed=7, replicates=None).to_dict() for _ in range(2))
+    assert first == two
 
 
 @pytest.mark.parametrize("name", FOR_LEARNERS)
 def test_another_seed_another_history(name: str) -> None:
     log, _, predicted = case_for(name, 5)
-    found = {value(name, log, bc.EpsilonGreedy(0.3), predicted, seed) for seed in range(4)}
-    assert len(found) > 1
+    result = {value(name, log, bc.EpsilonGreedy(0.3), predicted, seed) for seed in range(4)}
+    assert len(result) > 1
 
 
 @given(st.permutations(sorted(EVALUATORS)))
@@ -290,8 +290,8 @@ def test_another_seed_another_history(name: str) -> None:
 def test_order_of_evaluations_does_not_matter(order: list[str]) -> None:
     log, probabilities, predicted = case(1, uniform=True)
     policy = bc.Fixed(probabilities)
-    found = {name: value(name, log, policy, predicted) for name in order}
-    assert found == {name: value(name, log, policy, predicted) for name in sorted(EVALUATORS)}
+    result = {name: value(name, log, policy, predicted) for name in order}
+    assert result == {name: value(name, log, policy, predicted) for name in sorted(EVALUATORS)}
 
 
 class Remembering:
@@ -338,8 +338,8 @@ def test_a_policy_that_has_learned_goes_on_from_there(make_log: Any) -> None:
     fresh, taught = (bc.trace(log, policy, bc.DRns()) for policy in (bc.EpsilonGreedy(0.3), trained()))
     assert not np.array_equal(fresh.weight, taught.weight)
     # the first event is seen by what was learned before, not by what this log teaches
-    own = trained().probabilities(np.asarray(log.contexts)[:1])[0, log.actions[0]]
-    assert taught.weight[0] == own / log.propensities[0]
+    selected = trained().probabilities(np.asarray(log.contexts)[:1])[0, log.actions[0]]
+    assert taught.weight[0] == selected / log.propensities[0]
 
 
 # Options of DRns: each changes what it says and nothing else.
@@ -351,9 +351,9 @@ def test_warm_up_sets_the_first_multiplier_and_takes_its_events_out(seed: int, q
     log = case(seed).log
     policy = bc.EpsilonGreedy(0.3)
     passed = bc.trace(log, policy, bc.DRns(q=q, warm_up=warm_up), seed=3)
-    own = copy.deepcopy(policy)
-    own.start(K, 2, np.random.default_rng(0))
-    chances = own.probabilities(np.asarray(log.contexts)[:warm_up])[np.arange(warm_up), log.actions[:warm_up]]
+    selected = copy.deepcopy(policy)
+    selected.start(K, 2, np.random.default_rng(0))
+    chances = selected.probabilities(np.asarray(log.contexts)[:warm_up])[np.arange(warm_up), log.actions[:warm_up]]
     ratios = log.propensities[:warm_up] / chances
     assert passed.multiplier[warm_up] == min(1.0, np.quantile(ratios, q, method="inverted_cdf"))
     assert not passed.accepted[:warm_up].any()
@@ -370,19 +370,19 @@ def test_warm_up_sets_the_first_multiplier_and_takes_its_events_out(seed: int, q
 def test_carry_keeps_the_ratios_and_nothing_else(seed: int, q: float, horizon: int) -> None:
     log = case(seed).log
     policy = bc.EpsilonGreedy(0.3)
-    kept = bc.trace(log, policy, bc.DRns(q=q, carry=True), horizon=horizon)
-    ends = kept.order[horizon - 1 :: horizon]
-    ratios = np.divide(1.0, kept.weight, out=np.full(len(log), np.inf), where=kept.weight > 0)
+    stored = bc.trace(log, policy, bc.DRns(q=q, carry=True), horizon=horizon)
+    ends = stored.order[horizon - 1 :: horizon]
+    ratios = np.divide(1.0, stored.weight, out=np.full(len(log), np.inf), where=stored.weight > 0)
     for end in ends[ends < len(log) - 1]:
         expected = min(1.0, np.quantile(ratios[: end + 1], q, method="inverted_cdf"))
-        assert kept.multiplier[end + 1] == pytest.approx(expected, rel=1e-12)
+        assert stored.multiplier[end + 1] == pytest.approx(expected, rel=1e-12)
     # up to the end of the first trajectory there is nothing to carry
     plain = bc.trace(log, policy, bc.DRns(q=q), horizon=horizon)
     first = int(ends[0]) + 1 if ends.size else len(log)
     for name in ("multiplier", "weight", "accepted"):
-        np.testing.assert_array_equal(getattr(kept, name)[:first], getattr(plain, name)[:first])
-    one, two = (bc.trace(log, policy, bc.DRns(q=q, carry=carry)).multiplier for carry in (False, True))
-    np.testing.assert_array_equal(one, two)
+        np.testing.assert_array_equal(getattr(stored, name)[:first], getattr(plain, name)[:first])
+    item, two = (bc.trace(log, policy, bc.DRns(q=q, carry=carry)).multiplier for carry in (False, True))
+    np.testing.assert_array_equal(item, two)
 
 
 def test_c_max_bounds_the_multiplier() -> None:
@@ -417,14 +417,14 @@ def test_budget_takes_the_largest_multiplier_that_it_can_afford(
     weights: list[float], budget: float, c_max: float
 ) -> None:
     w = np.array(weights)
-    found = largest_multiplier(w, budget, c_max)
-    assert 0 < found <= c_max
-    assert excess(w, found) <= budget + 1e-12 * max(weights)
+    result = largest_multiplier(w, budget, c_max)
+    assert 0 < result <= c_max
+    assert excess(w, result) <= budget + 1e-12 * max(weights)
     if excess(w, c_max) <= budget:
-        assert found == c_max
+        assert result == c_max
     else:
         solved = optimize.bisect(lambda level: excess(w, 1 / level) - budget, 1 / c_max, max(weights), xtol=1e-14)
-        assert found == pytest.approx(1 / solved, rel=1e-9)
+        assert result == pytest.approx(1 / solved, rel=1e-9)
 
 
 def test_budget_by_hand() -> None:
@@ -444,7 +444,7 @@ def test_budget_solves_where_the_level_is_a_weight_itself(weights: list[float], 
 
 @pytest.mark.parametrize("policy", [bc.EpsilonGreedy(0.3), bc.LinUCB(), bc.Fixed([0.8, 0.1, 0.1])])
 def test_budget_keeps_the_bias_it_was_given(policy: Any) -> None:
-    # Set anew at every acceptance, the mass over T rounds is the budget, up to what the slice of 1,000 events tells
+    # Set anew at every acceptance, the mass over T rounds is the budget, up to the error of the slice of 1,000 events
     # of a mass of .02: a factor of 1.5 is some 4 standard errors of weights below 10 where one in twenty is cut.
     log, horizon, eta = case(8, 6000).log, 10, 0.2
     rule = bc.Budget(eta=eta, calibration=1000, refreshes=horizon)
@@ -463,10 +463,10 @@ def test_budget_holds_where_only_logged_propensities_are_known() -> None:
     for number in range(20):
         log = replace_columns(world.log(3000, np.random.default_rng(number)), logging_probabilities=None)
         rule = bc.Budget(eta=eta, calibration=300)
-        found: Any = bc.evaluate(
+        result: Any = bc.evaluate(
             log, bc.LinUCB(1.0), bc.DRns(acceptance=rule), reward_model=0.5, horizon=horizon, seed=number
         )
-        masses.append(found.diagnostics.bias_mass * horizon)
+        masses.append(result.diagnostics.bias_mass * horizon)
     assert 0 < np.mean(masses) <= eta
 
 
@@ -475,15 +475,15 @@ def test_budget_measures_the_policy_of_the_moment() -> None:
     policy = bc.EpsilonGreedy(0.3)
     rule = bc.Budget(eta=0.5, calibration=500, refreshes=10)
     passed = bc.trace(log, policy, bc.DRns(acceptance=rule), horizon=20, seed=1)
-    own = copy.deepcopy(policy)
-    own.start(K, 2, np.random.default_rng(0))
+    selected = copy.deepcopy(policy)
+    selected.start(K, 2, np.random.default_rng(0))
     calibration = log[:500]
     for t, k in enumerate([500, *(passed.order[:19] + 1)]):
         if t > 0:
             row = passed.order[t - 1]
-            own.learn(np.asarray(log.contexts)[[row]], log.actions[[row]], log.rewards[[row]], np.ones(1))
+            selected.learn(np.asarray(log.contexts)[[row]], log.actions[[row]], log.rewards[[row]], np.ones(1))
         if t % 2 == 0:
-            chances = own.probabilities(np.asarray(calibration.contexts))[np.arange(500), calibration.actions]
+            chances = selected.probabilities(np.asarray(calibration.contexts))[np.arange(500), calibration.actions]
             weights = np.append(chances / calibration.propensities, 1 / log.propensities.min())
             now = largest_multiplier(weights, 0.5 / 20, 1.0)
         assert passed.multiplier[k] == pytest.approx(now, rel=1e-12)

@@ -155,13 +155,13 @@ def test_without_a_threshold_the_shaped_ones_are_doubly_robust(make_log: MakeLog
 @given(seed=seeds, scale=st.sampled_from([0.25, 2.0, 64.0]))
 def test_rescaled_rewards_rescale_the_value(name: str, make_log: MakeLog, seed: int, scale: float) -> None:
     log = make_log("dense", seed=seed)
-    found, rescaled = (
+    result, rescaled = (
         estimate(name, with_rewards(log, factor * log.rewards, (0.0, factor)), seed=seed) for factor in (1.0, scale)
     )
-    assert rescaled.value == pytest.approx(scale * found.value, rel=1e-9)
-    assert rescaled.std_error == pytest.approx(scale * found.std_error, rel=1e-6)
-    assert rescaled.interval.low == pytest.approx(scale * found.interval.low, rel=1e-6, abs=1e-9)
-    assert rescaled.interval.high == pytest.approx(scale * found.interval.high, rel=1e-6, abs=1e-9)
+    assert rescaled.value == pytest.approx(scale * result.value, rel=1e-9)
+    assert rescaled.std_error == pytest.approx(scale * result.std_error, rel=1e-6)
+    assert rescaled.interval.low == pytest.approx(scale * result.interval.low, rel=1e-6, abs=1e-9)
+    assert rescaled.interval.high == pytest.approx(scale * result.interval.high, rel=1e-6, abs=1e-9)
 
 
 SHIFTED = ["SNIPS", "BaselineIPS", "DR", "SNDR", "MRDR", *SHAPED]
@@ -281,7 +281,7 @@ class Sparse:
         return (np.abs(contexts[:, 0]) * 1000).astype(np.int64) % self.n_actions
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        assert self.tables, "nobody may ask for a table"
+        assert self.tables, "no caller may ask for a table"
         table = np.zeros((len(contexts), self.n_actions))
         first = self.first(contexts)
         table[np.arange(len(contexts)), first] += 0.5
@@ -307,7 +307,7 @@ class Sloping:
         return self
 
     def predict(self, contexts: Any) -> Any:
-        assert self.tables, "nobody may ask for a table"
+        assert self.tables, "no caller may ask for a table"
         return np.tile(np.arange(self.n_actions) / self.n_actions, (contexts.shape[0], 1))
 
     def predict_actions(self, contexts: Any, actions: Any) -> Any:
@@ -376,7 +376,7 @@ def test_memory_grows_with_the_events_and_not_with_the_actions(name: str) -> Non
     assert longer < 2.5 * few
 
 
-def test_the_doctor_asks_for_single_actions_too() -> None:
+def test_check_asks_for_single_actions_too() -> None:
     def work(log: Log, n_actions: int) -> None:
         check(log, Sparse(n_actions, tables=False))
 
@@ -387,7 +387,7 @@ def test_the_doctor_asks_for_single_actions_too() -> None:
 @every
 def test_one_event_gives_a_value_and_no_interval(name: str) -> None:
     log = Log([[1.0, 0.0]], [0], [0.5], [0.5], n_actions=3, logging_probabilities=[[0.5, 0.25, 0.25]])
-    found = estimate(name, log, reward_model=Constant(0.25))
-    assert np.isfinite(found.value)
-    assert math.isnan(found.std_error)
-    assert found.interval is None
+    result = estimate(name, log, reward_model=Constant(0.25))
+    assert np.isfinite(result.value)
+    assert math.isnan(result.std_error)
+    assert result.interval is None

@@ -1,3 +1,5 @@
+"""Laws of logs: parts, frames and files give the same log."""
+
 from __future__ import annotations
 
 import json
@@ -70,11 +72,11 @@ def columns(draw: st.DrawFn, names: Any = names, words: bool = False, min_featur
     def column(kind: st.SearchStrategy[Any]) -> list[Any]:
         return draw(st.lists(kind, min_size=n, max_size=n))
 
-    found = draw(st.lists(names, unique=True, min_size=min_features, max_size=4))
-    n_words = draw(st.integers(0, len(found))) if words else 0
+    result = draw(st.lists(names, unique=True, min_size=min_features, max_size=4))
+    n_words = draw(st.integers(0, len(result))) if words else 0
     return Columns(
-        {name: column(numbers) for name in found[n_words:]},
-        {name: column(st.none() | text) for name in found[:n_words]},
+        {name: column(numbers) for name in result[n_words:]},
+        {name: column(st.none() | text) for name in result[:n_words]},
         column(draw(label_kinds)),
         column(numbers),
         column(propensities),

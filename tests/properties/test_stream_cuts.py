@@ -115,8 +115,8 @@ def test_warm_up_calibration_and_segments_are_those_of_the_log(
     whole, stream = bc.read_log(folder, **words), bc.scan_log(folder, batch_rows=batch_rows, **words)
     for evaluator in EVALUATORS:
         options: dict[str, Any] = {"reward_model": 0.5, "horizon": 8, "seed": 3}
-        one, two = (bc.evaluate(log, bc.UCB1(), evaluator, **options) for log in (whole, stream))
-        assert facts(one) == facts(two)
+        first, two = (bc.evaluate(log, bc.UCB1(), evaluator, **options) for log in (whole, stream))
+        assert facts(first) == facts(two)
     options = {"reward_model": 0.5, "horizon": 8, "interval": bc.Segments(4)}
     results = [bc.evaluate(log, RewardProportional(), bc.DRns(q=0.05), **options) for log in (whole, stream)]
     assert facts(results[0]) == facts(results[1])
@@ -152,10 +152,10 @@ def test_parts_for_clock_replay_are_the_same_however_files_are_laid_out(
         bc.compare(bc.scan_log(folder, batch_rows=rows, **WORDS), policies, evaluator, horizon=4, seed=1)
         for folder, rows in zip(folders, (batch_rows, 64), strict=True)
     ]
-    one, two = ([facts(found) for found in result.estimates.values()] for result in results)
-    assert one == two
+    first, two = ([facts(outcome) for outcome in result.estimates.values()] for result in results)
+    assert first == two
     assert results[0].differences == results[1].differences
-    assert one[0][3].parts == 13  # 500 events in parts of at most 40
+    assert first[0][3].parts == 13  # 500 events in parts of at most 40
 
 
 def test_parts_and_segments_may_be_done_by_several(tmp_path: Path) -> None:
@@ -170,13 +170,15 @@ def test_parts_and_segments_may_be_done_by_several(tmp_path: Path) -> None:
         assert facts(results[0]) == facts(results[1])
 
 
-def test_a_longer_stream_is_cut_into_more_pieces_whoever_does_them(
+def test_a_longer_stream_is_cut_into_more_pieces_for_any_workers(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(weighing, "EVENTS_PER_SHARD", 4)
     stream = bc.scan_log(write(tmp_path, 600, 3, "parquet"), **WORDS)
-    told: dict[int, list[int]] = {1: [], 2: []}
-    results = [bc.evaluate(stream, Slanted(), bc.IPS(), n_jobs=jobs, progress=told[jobs].append) for jobs in told]
+    reported: dict[int, list[int]] = {1: [], 2: []}
+    results = [
+        bc.evaluate(stream, Slanted(), bc.IPS(), n_jobs=jobs, progress=reported[jobs].append) for jobs in reported
+    ]
     assert facts(results[0]) == facts(results[1])
-    assert [len(slices) for slices in told.values()] == [150, 150]
-    assert sum(told[1]) == 600
+    assert [len(slices) for slices in reported.values()] == [150, 150]
+    assert sum(reported[1]) == 600

@@ -100,11 +100,11 @@ def test_a_learner_on_a_stream_is_the_learner_on_the_log(
     whole, stream = bc.read_log(path, **WORDS), bc.scan_log(path, batch_rows=batch_rows, **WORDS)
     for policy in (bc.EpsilonGreedy(0.25, batch_size=2), RewardProportional()):
         options: dict[str, Any] = {"reward_model": 0.5, "horizon": horizon, "seed": 3}
-        one, two = (bc.evaluate(log, policy, bc.DRns(q=0.05), **options) for log in (whole, stream))
-        assert (one.value, one.interval, one.diagnostics) == (two.value, two.interval, two.diagnostics)
-        assert one.curve is not None
+        first, two = (bc.evaluate(log, policy, bc.DRns(q=0.05), **options) for log in (whole, stream))
+        assert (first.value, first.interval, first.diagnostics) == (two.value, two.interval, two.diagnostics)
+        assert first.curve is not None
         assert two.curve is not None
-        np.testing.assert_array_equal(one.curve.value, two.curve.value)
+        np.testing.assert_array_equal(first.curve.value, two.curve.value)
 
 
 class Sloped:
@@ -124,14 +124,14 @@ def test_a_fixed_policys_sums_do_not_depend_on_the_jobs(
     path = tmp_path_factory.mktemp("log") / "log.parquet"
     write(path, rows + 100, row_group)
     whole, stream = bc.read_log(path, **WORDS), bc.scan_log(path, batch_rows=batch_rows, **WORDS)
-    told: list[int] = []
-    one, two, three = (
-        bc.evaluate(log, Sloped(), evaluator, reward_model=0.5, n_jobs=jobs, progress=told.append)
+    reported: list[int] = []
+    first, two, three = (
+        bc.evaluate(log, Sloped(), evaluator, reward_model=0.5, n_jobs=jobs, progress=reported.append)
         for log, jobs in ((whole, 1), (stream, 1), (stream, 3))
     )
     assert (two.value, two.std_error, two.interval) == (three.value, three.std_error, three.interval)
-    np.testing.assert_allclose([two.value, two.std_error], [one.value, one.std_error], rtol=1e-9)
-    assert sum(told) == 3 * (rows + 100)
+    np.testing.assert_allclose([two.value, two.std_error], [first.value, first.std_error], rtol=1e-9)
+    assert sum(reported) == 3 * (rows + 100)
 
 
 PEAK = """

@@ -166,8 +166,8 @@ def test_trace_is_algorithm_1(name: str, layout: str, make_log: Any) -> None:
             horizon=run["horizon"],
         )
         expected = reference(log, policy, run["q"], run["c_max"], predicted, uniforms, run["horizon"])
-        found = np.column_stack([passed.multiplier, passed.weight, passed.value, passed.accepted])
-        np.testing.assert_allclose(found, expected, rtol=1e-12, atol=1e-12)
+        result = np.column_stack([passed.multiplier, passed.weight, passed.value, passed.accepted])
+        np.testing.assert_allclose(result, expected, rtol=1e-12, atol=1e-12)
         np.testing.assert_array_equal(passed.order, np.flatnonzero(expected[:, 3]))
 
     holds()
@@ -188,11 +188,11 @@ def test_no_event_sets_its_own_multiplier(make_log: Any, seed: int, q: float) ->
     other = uniforms.copy()
     other[20:] = 1 - other[20:]
     policy = POLICIES["greedy"]
-    one, two = (bc.trace(log, policy, bc.DRns(q=q), uniforms=draws) for draws in (uniforms, other))
-    np.testing.assert_array_equal(one.multiplier[:21], two.multiplier[:21])
+    first, two = (bc.trace(log, policy, bc.DRns(q=q), uniforms=draws) for draws in (uniforms, other))
+    np.testing.assert_array_equal(first.multiplier[:21], two.multiplier[:21])
     changed = replace_columns(log, propensities=np.where(np.arange(40) == 20, 1 / 128, log.propensities))
     three = bc.trace(changed, policy, bc.DRns(q=q), uniforms=uniforms)
-    np.testing.assert_array_equal(one.multiplier[:21], three.multiplier[:21])
+    np.testing.assert_array_equal(first.multiplier[:21], three.multiplier[:21])
 
 
 class PassResult(NamedTuple):
@@ -249,15 +249,15 @@ def test_every_driver_block_and_cut_gives_the_same_run(name: str, layout: str, m
 
     @settings(max_examples=3)
     @given(st.integers(0, 999), st.sampled_from(STEERINGS), st.sampled_from((None, 4)), st.lists(st.integers(0, n)))
-    def holds(seed: int, schedule: MultiplierSchedule, horizon: int | None, places: list[int]) -> None:
+    def holds(seed: int, schedule: MultiplierSchedule, horizon: int | None, cuts: list[int]) -> None:
         log = log_for(name, make_log(layout, n, seed=seed))
         policy, whole = policy_named(name), [slice(0, n)]
         usual = outcome(log, policy, schedule, whole, horizon=horizon, n_events=n)
         for block_size in (1, 3, 8, 46, 100):
             blocks = outcome(log, policy, schedule, whole, horizon=horizon, driver="block", block_size=block_size)
             assert_same(usual, blocks)
-        assert_same(usual, outcome(log, policy, schedule, cut(n, places), horizon=horizon))
-        assert_same(usual, outcome(log, policy, schedule, cut(n, places), horizon=horizon, driver="block"))
+        assert_same(usual, outcome(log, policy, schedule, cut(n, cuts), horizon=horizon))
+        assert_same(usual, outcome(log, policy, schedule, cut(n, cuts), horizon=horizon, driver="block"))
 
     holds()
 
@@ -274,17 +274,17 @@ def logged_by(policy: Any, n: int, seed: int) -> bc.Log:
     """A log that the policy itself collected, learning as it went."""
     rng = np.random.default_rng(seed)
     contexts = rng.normal(size=(n, 2))
-    own = copy.deepcopy(policy)
-    own.start(3, 2, rng)
+    selected = copy.deepcopy(policy)
+    selected.start(3, 2, rng)
     actions, rewards, propensities = np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n)
     for k in range(n):
-        pi = own.probabilities(contexts[k : k + 1])[0]
+        pi = selected.probabilities(contexts[k : k + 1])[0]
         actions[k] = rng.choice(3, p=pi / pi.sum())
         rewards[k], propensities[k] = float(rng.random() < 0.5), pi[actions[k]]
-        batch = getattr(own, "batch_size", 1)
+        batch = getattr(selected, "batch_size", 1)
         if (k + 1) % batch == 0:
-            lesson = slice(k + 1 - batch, k + 1)
-            own.learn(contexts[lesson], actions[lesson], rewards[lesson], propensities[lesson])
+            learned = slice(k + 1 - batch, k + 1)
+            selected.learn(contexts[learned], actions[learned], rewards[learned], propensities[learned])
     return bc.Log(contexts, actions, rewards, propensities, n_actions=3)
 
 

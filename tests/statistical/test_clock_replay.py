@@ -97,10 +97,12 @@ def all_passes(logs: Logs, policy: Any, horizon: int) -> Passes:
     )
     n, order, value = logs.actions.shape[1], [], []
     for row in range(len(logs.actions)):
-        own = stacked[row * n : (row + 1) * n]
-        one = run_clock_pass(policy, own, EventArrays.from_log(own, predicted, logs.thresholds[row]), horizon, rng)
-        order.append(one.order)
-        value.append(one.value)
+        selected = stacked[row * n : (row + 1) * n]
+        item = run_clock_pass(
+            policy, selected, EventArrays.from_log(selected, predicted, logs.thresholds[row]), horizon, rng
+        )
+        order.append(item.order)
+        value.append(item.value)
     return Passes(np.array(order), np.array(value))
 
 
@@ -208,8 +210,8 @@ def test_values_are_unbiased_where_meters_come_near_1_and_the_plain_mean_is_not(
     # 60 of 200 events: the meters of the favoured actions end near 0.65, and values lean on what is left of them
     scarce = Logs.of(SCARCE, 2000, 200, seed=42)
     live = live_values(SCARCE, ROUNDS, 40_000)
-    found = all_passes(scarce, leaning(), ROUNDS).value.mean(axis=1)
+    result = all_passes(scarce, leaning(), ROUNDS).value.mean(axis=1)
     plain = side_by_side(scarce, ROUNDS, broken="plain mean").value.mean(axis=1)
-    assert abs(z_score(found, live)) < stats.norm.isf(ALARM / 2)
+    assert abs(z_score(result, live)) < stats.norm.isf(ALARM / 2)
     assert plain.mean() < live.mean() - 0.03
     assert z_score(plain, live) < -50

@@ -29,18 +29,18 @@ def answers() -> list[Any]:
 
 
 def covered(intervals: list[Any], truth: float) -> int:
-    return sum(one.low <= truth <= one.high for one in intervals)
+    return sum(item.low <= truth <= item.high for item in intervals)
 
 
 @pytest.mark.parametrize("name", ["ucb", "fixed"])
 def test_values_are_right_on_average_and_intervals_hold_the_truth(answers: list[Any], name: str) -> None:
     truth = WORLD.learning_value(bc.UCB1() if name == "ucb" else bc.Fixed([0.5, 0.5]), HORIZON)
-    own = [found.estimates[name] for found in answers]
-    values, errors = np.array([one.value for one in own]), np.array([one.std_error for one in own])
+    selected = [result.estimates[name] for result in answers]
+    values, errors = np.array([item.value for item in selected]), np.array([item.std_error for item in selected])
     surprise = (values.mean() - truth) / stats.sem(values)
     assert abs(surprise) < stats.norm.isf(ALARM / 2)
     # odds of fewer with true coverage of 0.95
-    assert covered([one.interval for one in own], truth) >= stats.binom.ppf(ALARM, LOGS, 0.95)
+    assert covered([item.interval for item in selected], truth) >= stats.binom.ppf(ALARM, LOGS, 0.95)
     # nor do they cover by being wide: the mean variance is that over logs, up to chance in 60 of them
     low, high = values.var(ddof=1) * (LOGS - 1) / stats.chi2.ppf([1 - ALARM, ALARM], LOGS - 1)
     assert 0.9 * low < np.mean(errors**2) < 1.1 * high
@@ -48,10 +48,10 @@ def test_values_are_right_on_average_and_intervals_hold_the_truth(answers: list[
 
 def test_differences_are_paired_by_part(answers: list[Any]) -> None:
     truth = WORLD.learning_value(bc.UCB1(), HORIZON) - WORLD.learning_value(bc.Fixed([0.5, 0.5]), HORIZON)
-    gaps = [found.differences[0] for found in answers]
+    gaps = [result.differences[0] for result in answers]
     assert covered([gap.interval for gap in gaps], truth) >= stats.binom.ppf(ALARM, LOGS, 0.95)
     # common events and thresholds: a difference is surer than two values that have nothing in common
-    apart = [sum(one.std_error**2 for one in found.estimates.values()) for found in answers]
+    apart = [sum(item.std_error**2 for item in result.estimates.values()) for result in answers]
     assert np.mean([gap.std_error**2 for gap in gaps]) < 0.9 * np.mean(apart)
 
 
