@@ -245,6 +245,7 @@ def on_ray(alone: list[str], alone_in_segments: list[str]) -> Iterator[None]:
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
+    ray.cloudpickle.register_pickle_by_value(sys.modules[FollowTheLeader.__module__])
     with Engine("ray").connect():
         yield
     assert not ray.is_initialized()
