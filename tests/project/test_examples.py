@@ -42,9 +42,7 @@ def test_email_trial(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
 def test_email_trial_from_a_file(capsys: Any, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     example = runpy.run_path(str(EXAMPLES / "mail_trial.py"), run_name="example")
     own = example["made_up"](tmp_path / "own.csv", customers=900)
-    assert said_by("mail_trial.py", capsys, monkeypatch, str(own)).startswith(
-        "Log(900 events, 3 actions, 5 features)"
-    )
+    assert said_by("mail_trial.py", capsys, monkeypatch, str(own)).startswith("Log(900 events, 3 actions, 5 features)")
 
 
 def test_routing_among_models(capsys: Any, monkeypatch: pytest.MonkeyPatch) -> None:
