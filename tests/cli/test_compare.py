@@ -22,6 +22,7 @@ class TestCompare:
         assert printed.err == f"The report is in {(folder / 'r.html').resolve()}\n"
         assert "more minus even" in (folder / "r.html").read_text(encoding="utf-8")
 
+    @pytest.mark.slow
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
         write_even_log(folder / "log.csv")
         assert run(f"{COMPARE} {SMALL} {SMALL_RUN} --seed 2 --jobs 2 --json") == 0

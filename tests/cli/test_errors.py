@@ -78,6 +78,7 @@ class TestErrors:
             lines.append(f"{name}\n    {capsys.readouterr().err}")
         assert "\n".join(lines) == golden("errors.txt")
 
+    @pytest.mark.slow
     def test_the_second_interrupt_is_one_line_and_code_130(self, folder: Path) -> None:
         # real signals, sent by the policy to its own process in the middle of the work
         (folder / "stops.py").write_text(
@@ -90,6 +91,7 @@ class TestErrors:
         stopped = run_process(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet")
         assert (stopped.returncode, stopped.stdout, stopped.stderr.strip()) == (130, "", "interrupted")
 
+    @pytest.mark.slow
     def test_a_closed_pipe_ends_the_command_without_a_message(self, folder: Path) -> None:
         command = [sys.executable, "-m", "backcast.cli", *shlex.split(f"{EVALUATE} --policy uniform --json")]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder) as process:

@@ -196,6 +196,7 @@ class Counting:
         np.add.at(self.paid, actions, rewards)
 
 
+@pytest.mark.slow
 def test_the_answer_does_not_depend_on_the_number_of_processes() -> None:
     first, two = (estimate(Counting(), 60, n_jobs).to_dict() for n_jobs in (1, 2))
     assert first == two

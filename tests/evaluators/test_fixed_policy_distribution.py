@@ -54,6 +54,7 @@ def test_all_functionals_at_once_on_a_known_law() -> None:
     assert (truth(distribution.rewards) <= distribution.high).all()
 
 
+@pytest.mark.slow
 def test_bands_and_intervals_cover() -> None:
     runs = 200
     hits = np.zeros(6, dtype=int)

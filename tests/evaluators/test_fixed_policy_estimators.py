@@ -82,6 +82,7 @@ def test_the_regression_table(evaluator: Any, policy: list[float], truth: float)
 UNBIASED: list[Any] = [IPS(), SNIPS(), BaselineIPS(), DR(), SNDR(), MRDR()]
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("evaluator", UNBIASED, ids=lambda evaluator: type(evaluator).__name__)
 def test_unbiased_over_many_logs_of_a_tabular_world(evaluator: Any) -> None:
     world = TabularWorld(

@@ -119,6 +119,7 @@ def collected(**environment: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(command, cwd=ROOT, env=selected, capture_output=True, text=True, check=False)
 
 
+@pytest.mark.slow
 def test_without_a_browser_its_tests_are_left_out_aloud() -> None:
     result = collected(CHROMIUM="no-such-browser")
     assert result.returncode == 0
@@ -127,6 +128,7 @@ def test_without_a_browser_its_tests_are_left_out_aloud() -> None:
     assert "The browser tests were left out, because no Chromium was found" in result.stdout
 
 
+@pytest.mark.slow
 def test_automatic_checks_do_not_pass_without_a_browser() -> None:
     result = collected(CHROMIUM="no-such-browser", CI="true")
     assert result.returncode != 0

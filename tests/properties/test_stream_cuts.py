@@ -158,6 +158,7 @@ def test_parts_for_clock_replay_are_the_same_however_files_are_laid_out(
     assert first[0][3].parts == 13  # 500 events in parts of at most 40
 
 
+@pytest.mark.slow
 def test_parts_and_segments_may_be_done_by_several(tmp_path: Path) -> None:
     stream = bc.scan_log(write(tmp_path, 500, 60, "parquet"), **WORDS)
     segments: dict[str, Any] = {"evaluator": bc.DRns(q=0.1), "interval": bc.Segments(3)}

@@ -90,6 +90,7 @@ WORDS: dict[str, Any] = {"context": "f_*", "action": "action", "reward": "reward
 WORDS |= {"n_actions": 3, "reward_range": (0.0, 1.0)}
 
 
+@pytest.mark.slow
 @given(st.integers(1, 300), st.integers(1, 100), st.integers(1, 400), st.sampled_from((None, 7)))
 @settings(max_examples=25)
 def test_a_learner_on_a_stream_is_the_learner_on_the_log(
