@@ -15,7 +15,14 @@ from scipy import stats
 
 import backcast as bc
 from backcast._request import EvaluationRequest, is_partial
-from backcast.diagnostics import KINDS, Facts, ModelDiagnostics, OtherDiagnostics, PermutedDiagnostics, pool_diagnostics
+from backcast.diagnostics import (
+    KINDS,
+    Facts,
+    ModelDiagnostics,
+    OtherDiagnostics,
+    PermutedDiagnostics,
+    pool_diagnostics,
+)
 from backcast.estimate import average_curves
 from backcast.report._grading import grade, grade_diagnostics
 from tests.support.logs import two_action_log
