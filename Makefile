@@ -17,7 +17,7 @@ FUZZER := .fuzz-venv/.fuzzer
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test lint docs cli-page screenshots reproduce bench bench-speed bench-accuracy bench-scale fuzz clean
+.PHONY: help setup demo test test-fast lint docs cli-page screenshots reproduce bench bench-speed bench-accuracy bench-scale fuzz clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -29,6 +29,9 @@ demo: $(RUNTIME) ## replay an embedded log through four policies and write repor
 
 test: lint docs ## run every check and every test
 	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup
+
+test-fast: lint ## run checks and quick tests, for use while editing
+	OMP_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 $(BIN)/python -m pytest -q -n $(WORKERS) --dist loadgroup -m "not slow" --hypothesis-profile=fast
 
 lint: $(DEVELOP) ## style, types and the one-way order of imports
 	$(BIN)/ruff check

@@ -31,9 +31,10 @@ DESCRIPTIONS = {
 FIXED = """Found by earlier runs, and fixed:
 
 - `fixed:probabilities=[{.5,0.5]` ended in a traceback, because a list that cannot be read stays text, and numpy's own
-  error came out where the policy made numbers of it. It is an example of `tests/hostile/test_fuzzed_words.py` now.
+  error came out where the policy made numbers of it. It is an example of `tests/security/test_fuzzed_settings.py` now.
 - A Parquet file of 34 MB with 200,000 columns took 2.7 GB of memory to read, so that as many columns as Arrow's reader
-  opens would have taken some 12 GB. More than 100,000 are refused now; `tests/hostile/test_claims.py` tests that."""
+  opens would have taken some 12 GB. More than 100,000 are refused now;
+  `tests/security/test_resource_limits.py` tests that."""
 
 
 class FuzzResult(NamedTuple):

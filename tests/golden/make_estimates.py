@@ -26,7 +26,7 @@ import pyarrow.parquet as pq
 from sklearn.linear_model import LinearRegression
 
 import backcast as bc
-from tests.conftest import random_log
+from tests.support.logs import random_log
 
 EVENTS, ACTIONS, HORIZON = 600, 3, 12
 
@@ -312,8 +312,8 @@ def passes(_: Path) -> dict[str, Any]:
     recorded = {}
     for name in ("DRns", "DRns recommended", "DRns budget", "WC", "RS", "Replay", "ClockReplay"):
         for policy in ("LinUCB", "MeanTracker"):
-            own = uniform if name == "Replay" else log
-            record = bc.trace(own, POLICIES[policy](), EVALUATORS[name], horizon=HORIZON, seed=5)
+            selected = uniform if name == "Replay" else log
+            record = bc.trace(selected, POLICIES[policy](), EVALUATORS[name], horizon=HORIZON, seed=5)
             recorded[f"trace {name} {policy}"] = exact(
                 {field: np.asarray(getattr(record, field)).sum() for field in record.__dataclass_fields__}
                 | {"estimate": record.estimate, "order": record.order[:20]}

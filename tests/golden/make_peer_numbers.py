@@ -57,14 +57,14 @@ def of_vw(case: Inputs) -> dict[str, Any]:
     from estimators.math import clopper_pearson  # type: ignore[import-not-found]  # likewise
 
     low, high = case.reward_range
-    own = case.target[np.arange(len(case.actions)), case.actions]
+    selected = case.target[np.arange(len(case.actions)), case.actions]
     estimators = {"IPS": ips.Estimator(), "SNIPS": snips.Estimator()}
     intervals = {
         "Normal": gaussian.Interval(),
         "CressieRead": cressieread.Interval(rmin=low, rmax=high),
         "CressieRead bounded": cressieread.Interval(rmin=low, rmax=high, wmax=1000.0),
     }
-    for p, r, pi in np.column_stack([case.propensities, case.rewards, own]).tolist():
+    for p, r, pi in np.column_stack([case.propensities, case.rewards, selected]).tolist():
         for each in (*estimators.values(), *intervals.values()):
             each.add_example(p, r, pi)
     return {

@@ -34,10 +34,10 @@ def assert_close(computed: Any, recorded: Any, where: str) -> None:
             assert_close(computed[name], recorded[name], f"{where}: {name}")
     elif isinstance(recorded, list):
         assert len(computed) == len(recorded), where
-        for place, (one, other) in enumerate(zip(computed, recorded, strict=True)):
-            assert_close(one, other, f"{where}[{place}]")
+        for place, (first, other) in enumerate(zip(computed, recorded, strict=True)):
+            assert_close(first, other, f"{where}[{place}]")
     elif isinstance(recorded, str) and "0x" in recorded:
-        one, other = float.fromhex(computed), float.fromhex(recorded)
-        assert math.isclose(one, other, rel_tol=RELATIVE, abs_tol=1e-9), f"{where}: {one} and {other}"
+        first, other = float.fromhex(computed), float.fromhex(recorded)
+        assert math.isclose(first, other, rel_tol=RELATIVE, abs_tol=1e-9), f"{where}: {first} and {other}"
     else:
         assert computed == recorded, where

@@ -74,9 +74,9 @@ def p_value(found: Counter[tuple[Event, ...]], law: dict[tuple[Event, ...], floa
 def test_rejection_with_the_worst_case_gives_the_law_of_live_histories(name: str) -> None:
     law = WORLD.history_law(POLICIES[name], T)
     assert sum(law.values()) == pytest.approx(1)
-    found = histories(POLICIES[name], bc.WC())
-    assert sum(found.values()) > 2500
-    assert p_value(found, law) > ALARM
+    result = histories(POLICIES[name], bc.WC())
+    assert sum(result.values()) > 2500
+    assert p_value(result, law) > ALARM
 
 
 def test_rejection_sampling_gives_the_law_of_live_histories() -> None:
@@ -98,15 +98,15 @@ class Everything:
     def probabilities_of(self, log: bc.Log) -> Any:
         return log.logging_probabilities
 
-    def learn(self, *lesson: Any) -> None:
-        self.policy.learn(*lesson)
+    def learn(self, *batch: Any) -> None:
+        self.policy.learn(*batch)
 
 
 def test_the_test_sees_an_engine_that_accepts_everything() -> None:
     law = WORLD.history_law(Leaning(), T)
-    found = histories(Everything(Leaning()), bc.DRns(acceptance=1.0), LOG[:6000])
-    assert sum(found.values()) == 2000
-    assert p_value(found, law) < 1e-6
+    result = histories(Everything(Leaning()), bc.DRns(acceptance=1.0), LOG[:6000])
+    assert sum(result.values()) == 2000
+    assert p_value(result, law) < 1e-6
 
 
 def test_the_test_sees_a_learner_that_does_not_learn() -> None:
@@ -132,7 +132,7 @@ def test_first_accepted_event_has_the_law_that_the_multiplier_leaves(c: float) -
     taken = (np.asarray(LOG.contexts)[passed.order] @ np.arange(2)).astype(int), LOG.actions[passed.order]
     counts = np.zeros((2, 2))
     np.add.at(counts, taken, 1)
-    wanted = WORLD.context_probabilities[:, None] * pi
+    expected = WORLD.context_probabilities[:, None] * pi
     assert stats.chisquare(counts.ravel(), counts.sum() * law.ravel()).pvalue > ALARM
-    assert stats.chisquare(counts.ravel(), counts.sum() * wanted.ravel()).pvalue < 1e-6
-    assert np.abs(law - wanted).sum() / 2 <= eps
+    assert stats.chisquare(counts.ravel(), counts.sum() * expected.ravel()).pvalue < 1e-6
+    assert np.abs(law - expected).sum() / 2 <= eps

@@ -88,14 +88,14 @@ def test_lemma_4_is_met_by_no_less_than_its_bound() -> None:
 def tables_along(accepted: Any, log: bc.Log, policy: Any) -> Any:
     """Probabilities (n, X, K) that the policy had at each event, from the accepted events alone."""
     order = np.flatnonzero(accepted)
-    own = copy.deepcopy(policy)
-    own.start(WORLD.n_actions, WORLD.n_contexts, np.random.default_rng(0))
-    contexts, batch = np.asarray(log.contexts), own.batch_size
-    tables = [own.probabilities(np.eye(WORLD.n_contexts))]
+    selected = copy.deepcopy(policy)
+    selected.start(WORLD.n_actions, WORLD.n_contexts, np.random.default_rng(0))
+    contexts, batch = np.asarray(log.contexts), selected.batch_size
+    tables = [selected.probabilities(np.eye(WORLD.n_contexts))]
     for start in range(0, len(order) - batch + 1, batch):
         rows = order[start : start + batch]
-        own.learn(contexts[rows], log.actions[rows], log.rewards[rows], np.ones(batch))
-        tables.append(own.probabilities(np.eye(WORLD.n_contexts)))
+        selected.learn(contexts[rows], log.actions[rows], log.rewards[rows], np.ones(batch))
+        tables.append(selected.probabilities(np.eye(WORLD.n_contexts)))
     return np.array(tables)[(np.cumsum(accepted) - accepted) // batch]
 
 
@@ -145,19 +145,19 @@ def test_bias_mass_averages_to_the_enumerated_one(c: float) -> None:
     policy = bc.Fixed(lambda contexts: contexts @ target)
     passed = bc.trace(log, policy, bc.DRns(acceptance=c))
     each = np.maximum(0, passed.weight - 1 / c)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=c), reward_model=0.5).diagnostics
-    assert found.bias_mass == pytest.approx(each.mean(), rel=1e-9)
+    result: Any = bc.evaluate(log, policy, bc.DRns(acceptance=c), reward_model=0.5).diagnostics
+    assert result.bias_mass == pytest.approx(each.mean(), rel=1e-9)
     # 4 standard errors, odds 6e-5 each
-    assert abs(found.bias_mass - mass) < 4 * each.std() / np.sqrt(len(log))
+    assert abs(result.bias_mass - mass) < 4 * each.std() / np.sqrt(len(log))
     # acceptance is cut exactly where the weight exceeds 1/c
-    assert found.cut_share == np.mean(each > 0)
+    assert result.cut_share == np.mean(each > 0)
 
 
 def test_no_mass_is_cut_with_the_worst_case_multiplier() -> None:
     log = WORLD.log(2000, np.random.default_rng(9))
     for policy in POLICIES.values():
-        found: Any = bc.evaluate(log, policy, bc.WC(), reward_model=0.5).diagnostics
-        assert found.bias_mass == found.bias_certificate == found.cut_share == found.theorem_1 == 0.0
+        result: Any = bc.evaluate(log, policy, bc.WC(), reward_model=0.5).diagnostics
+        assert result.bias_mass == result.bias_certificate == result.cut_share == result.theorem_1 == 0.0
 
 
 def test_certificate_bounds_the_bias_of_a_multiplier_that_is_too_large() -> None:
@@ -168,15 +168,15 @@ def test_certificate_bounds_the_bias_of_a_multiplier_that_is_too_large() -> None
     bias = abs(float((law * WORLD.mean_rewards).sum()) - WORLD.value(target))
     log = WORLD.log(20_000, np.random.default_rng(10))
     policy = bc.Fixed(lambda contexts: contexts @ target)
-    found: Any = bc.evaluate(log, policy, bc.DRns(acceptance=1.0), reward_model=0.5, horizon=3).diagnostics
-    assert found.trajectories_complete > 500
-    assert 0 < bias < found.bias_certificate / 3 < found.theorem_1
+    result: Any = bc.evaluate(log, policy, bc.DRns(acceptance=1.0), reward_model=0.5, horizon=3).diagnostics
+    assert result.trajectories_complete > 500
+    assert 0 < bias < result.bias_certificate / 3 < result.theorem_1
     # a block's share of it estimates eps / (1 - eps); 4 standard errors over the blocks, odds 6e-5
     eps = 1 - float(WORLD.context_probabilities @ left.sum(axis=1))
     passed = bc.trace(log, policy, bc.DRns(acceptance=1.0))
     blocks = np.bincount(np.cumsum(passed.accepted) - passed.accepted, np.maximum(0, passed.weight - 1))[:-1]
     assert abs(blocks.mean() - eps / (1 - eps)) < 4 * blocks.std() / np.sqrt(blocks.size)
-    assert found.bias_certificate == pytest.approx(3 * eps / (1 - eps), rel=0.1)
+    assert result.bias_certificate == pytest.approx(3 * eps / (1 - eps), rel=0.1)
 
 
 # Section 3.3 and its modern sibling: intervals for V(pi_PV) of one run.
@@ -194,14 +194,14 @@ def truth_of(estimate: bc.Estimate) -> float:
 def looks(seed: int, interval: Any, moments: tuple[int, ...] = LOOKS) -> list[tuple[bc.Interval, float]]:
     """The same run at several moments: its interval, and the exact value of its progressive policy then."""
     log = WORLD.log(LOOKS[-1], np.random.default_rng(seed))
-    found = []
+    result = []
     for events in moments:
         estimate = bc.evaluate(
             log[:events], bc.EpsilonGreedy(0.2), bc.DRns(q=0.05), reward_model=0.4, interval=interval, level=LEVEL
         )
         assert estimate.interval is not None
-        found.append((estimate.interval, truth_of(estimate)))
-    return found
+        result.append((estimate.interval, truth_of(estimate)))
+    return result
 
 
 def shrunk(interval: bc.Interval, factor: float) -> tuple[float, float]:
@@ -244,7 +244,7 @@ def test_the_test_of_coverage_sees_intervals_that_are_too_narrow(anytime_looks: 
 
 
 def test_anytime_interval_is_narrower_than_theorem_2(anytime_looks: Any, theorem_2_looks: Any) -> None:
-    narrow, wide = (np.mean([run[-1][0].half_width for run in found]) for found in (anytime_looks, theorem_2_looks))
+    narrow, wide = (np.mean([run[-1][0].half_width for run in result]) for result in (anytime_looks, theorem_2_looks))
     assert narrow < wide / 2
 
 
@@ -258,7 +258,7 @@ def test_looks_are_moments_of_one_run() -> None:
 @settings(max_examples=20)
 def test_progressive_policy_is_the_mixture_of_the_paper(seed: int, horizon: int | None, batch_size: int) -> None:
     log = WORLD.log(80, np.random.default_rng(seed))
-    policy = bc.Softmax(0.3, batch_size=batch_size)  # moves with every lesson
+    policy = bc.Softmax(0.3, batch_size=batch_size)  # changes with every batch
     evaluator = bc.DRns(q=0.05)
     estimate = bc.evaluate(log, policy, evaluator, reward_model=0.4, horizon=horizon)
     mixed = estimate.progressive_policy().probabilities(np.eye(WORLD.n_contexts))

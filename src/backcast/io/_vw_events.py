@@ -20,7 +20,7 @@ UNSUPPORTED_LABELS = {
 
 
 @dataclass(frozen=True)
-class Event:
+class VwEvent:
     """A labelled decision.
 
     ``actions`` holds the features of each action, or is None if there are only shared ones. ``probabilities`` are
@@ -63,14 +63,14 @@ def _to_number(value: object) -> float:
 # dsjson
 
 
-def _read_json_events(lines: Lines) -> Iterator[Event | None]:
+def _read_json_events(lines: Lines) -> Iterator[VwEvent | None]:
     for line, text in lines:
         # Vowpal Wabbit writes lines such as [CHECKPOINT INFO LINE] into its logs.
         if text.strip() and not text.startswith("["):
             yield _parse_json_event(line, json.loads(text))
 
 
-def _parse_json_event(line: int, record: Any) -> Event | None:
+def _parse_json_event(line: int, record: Any) -> VwEvent | None:
     """Return the decision of a line; None if it has no label to learn from."""
     if not isinstance(record, dict):
         raise ValueError("the line is not a JSON object")
@@ -85,7 +85,7 @@ def _parse_json_event(line: int, record: Any) -> Event | None:
     action = int(_to_number(_get_required(record, "_label_Action"))) - 1 if index is None else int(_to_number(index))
     if action < 0:
         raise ValueError(f"the logged action is number {action + 1}; actions count from 1")
-    return Event(
+    return VwEvent(
         line=line,
         action=action,
         cost=_to_number(record["_label_cost"]),
@@ -171,7 +171,7 @@ def _parse_json_features(node: Any, path: str = "") -> Features:
 # cb and adf text
 
 
-def _read_cb_events(lines: Lines) -> Iterator[Event]:
+def _read_cb_events(lines: Lines) -> Iterator[VwEvent]:
     """Yield one decision per line; actions count from 1, and those without a cost are the other eligible ones."""
     for line, text in lines:
         logged, others = _parse_label(text)
@@ -182,17 +182,17 @@ def _read_cb_events(lines: Lines) -> Iterator[Event]:
         if first < 1:
             raise ValueError(f"the logged action is number {first}; actions count from 1")
         eligible = frozenset(other - 1 for other in (action, *others)) if others else frozenset()
-        yield Event(line, action - 1, cost, probability, _parse_text_features(text), eligible=eligible)
+        yield VwEvent(line, action - 1, cost, probability, _parse_text_features(text), eligible=eligible)
 
 
-def _read_adf_events(lines: Lines) -> Iterator[Event | None]:
+def _read_adf_events(lines: Lines) -> Iterator[VwEvent | None]:
     """Yield one decision per block of lines that are not blank; None if no action of it has a label."""
     for has_text, block in groupby(lines, key=lambda numbered: bool(numbered[1].strip())):
         if has_text:
             yield _parse_block(block)
 
 
-def _parse_block(block: Lines) -> Event | None:
+def _parse_block(block: Lines) -> VwEvent | None:
     """Return the decision of a block: perhaps a shared line, then a line per action, the logged one with a label."""
     first_line, shared = 0, []
     actions: list[Features] = []
@@ -212,7 +212,7 @@ def _parse_block(block: Lines) -> Event | None:
     if len(logged) > 1:
         raise ValueError(f"{len(logged)} actions of one decision carry a cost; only the one taken may")
     index, (_, cost, probability) = logged[0]
-    return Event(first_line, index, cost, probability, shared, actions)
+    return VwEvent(first_line, index, cost, probability, shared, actions)
 
 
 def _parse_label(text: str) -> tuple[Label | None, list[int]]:
@@ -262,7 +262,7 @@ def _parse_text_features(text: str) -> Features:
     return features
 
 
-EVENT_READERS: dict[str, Callable[[Lines], Iterator[Event | None]]] = {
+EVENT_READERS: dict[str, Callable[[Lines], Iterator[VwEvent | None]]] = {
     "dsjson": _read_json_events,
     "cb": _read_cb_events,
     "adf": _read_adf_events,

@@ -19,7 +19,7 @@ from backcast._log_validation import EncodedActions, RowError, check_number_of_a
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import FilePath, list_paths, match_pattern
-from backcast.io._vw_events import EVENT_READERS, Event, Features, Lines
+from backcast.io._vw_events import EVENT_READERS, Features, Lines, VwEvent
 from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
 from backcast.log import Log
 
@@ -110,7 +110,7 @@ def looks_like_vw(path: str) -> bool:
         return False  # reported when the file is read
 
 
-def sample_vw(path: str, n_events: int, vw_format: str | None = None) -> tuple[str, list[Event]]:
+def sample_vw(path: str, n_events: int, vw_format: str | None = None) -> tuple[str, list[VwEvent]]:
     """Return the format of a log of Vowpal Wabbit, and its first decisions."""
     file = _find_files(path)[0]
     vw_format = vw_format or _detect_format(file)
@@ -133,7 +133,7 @@ def _open(file: str) -> IO[str]:
     return stream
 
 
-def _read_events(file: str, vw_format: str) -> Iterator[Event]:
+def _read_events(file: str, vw_format: str) -> Iterator[VwEvent]:
     line = 0
 
     def number_lines(stream: IO[str]) -> Lines:
@@ -163,7 +163,7 @@ def _detect_format(file: str) -> str:
     return "adf" if is_adf else "cb"
 
 
-def _check_consistent(located: list[tuple[str, Event]]) -> None:
+def _check_consistent(located: list[tuple[str, VwEvent]]) -> None:
     """Refuse decisions that contradict themselves or do not belong in one log."""
     first = located[0][1]
     for file, event in located:
@@ -184,7 +184,7 @@ def _check_consistent(located: list[tuple[str, Event]]) -> None:
             raise SourceError(f"{file}, line {event.line}: {problem}")
 
 
-def _find_number_of_actions(located: list[tuple[str, Event]], declared: int | None) -> int:
+def _find_number_of_actions(located: list[tuple[str, VwEvent]], declared: int | None) -> int:
     file, largest = max(located, key=lambda pair: pair[1].n_actions)
     if declared is not None and largest.n_actions > declared:
         raise SourceError(f"{file}, line {largest.line}: {largest.n_actions} actions, but n_actions is {declared}")
@@ -196,7 +196,7 @@ def _find_number_of_actions(located: list[tuple[str, Event]], declared: int | No
 
 
 def _build_log(
-    events: list[Event], n_actions: int, hash_size: int, reward_scale: float, reward_range: tuple[float, float] | None
+    events: list[VwEvent], n_actions: int, hash_size: int, reward_scale: float, reward_range: tuple[float, float] | None
 ) -> Log:
     has_mask = any(event.eligible or event.actions for event in events)
     has_probabilities = all(event.probabilities is not None for event in events)
@@ -215,7 +215,7 @@ def _build_log(
     )
 
 
-def _build_contexts(events: list[Event], n_actions: int, hash_size: int, other_numbers: int) -> Contexts:
+def _build_contexts(events: list[VwEvent], n_actions: int, hash_size: int, other_numbers: int) -> Contexts:
     """Return hashed features ``(n, K, d)`` if decisions list their actions, else ``(n, d)``; CSR if d is large.
 
     Refuses a log that does not fit in memory, with so many ``other_numbers`` per decision in its matrices.
@@ -243,7 +243,7 @@ def _build_contexts(events: list[Event], n_actions: int, hash_size: int, other_n
         ) from None
 
 
-def _build_mask(events: list[Event], n_actions: int) -> BoolArray | None:
+def _build_mask(events: list[VwEvent], n_actions: int) -> BoolArray | None:
     """Return the mask of eligible actions; None if all always are."""
     counts = np.array([n_actions if event.actions is None else len(event.actions) for event in events])
     mask: BoolArray = np.arange(n_actions) < counts[:, None]
@@ -253,7 +253,7 @@ def _build_mask(events: list[Event], n_actions: int) -> BoolArray | None:
     return None if mask.all() else mask
 
 
-def _build_logging_probabilities(events: list[Event], n_actions: int) -> FloatArray:
+def _build_logging_probabilities(events: list[VwEvent], n_actions: int) -> FloatArray:
     matrix = np.zeros((len(events), n_actions))
     for row, event in enumerate(events):
         matrix[row, : len(event.probabilities or ())] = event.probabilities

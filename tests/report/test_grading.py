@@ -1,0 +1,108 @@
+"""Grades of estimates by their diagnostics."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from backcast.diagnostics import ModelDiagnostics, PartsDiagnostics, WeightDiagnostics
+from backcast.report._grading import KNOWN, bias_bound, grade, grade_diagnostics
+from tests.support.reports import clock_diagnostics, make_estimate, permuted_diagnostics, replay_diagnostics
+
+
+class TestGrades:
+    def test_every_diagnostic_of_every_kind_is_explained(self) -> None:
+        fixed = (WeightDiagnostics(1, 1.0, 1.0, 1.0), ModelDiagnostics(1, 1, 1))
+        parts = PartsDiagnostics(1, 1, 10, 2, 0.0, 0.1, 0.1)
+        kinds = (replay_diagnostics(), clock_diagnostics(), permuted_diagnostics(), parts, *fixed)
+        assert {name for kind in kinds for name in kind.to_dict()} == set(KNOWN)
+
+    @pytest.mark.parametrize(
+        ("changes", "expected", "reason"),
+        [
+            ({}, "good", None),
+            ({"bias_certificate": 0.003}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.4}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.5}, "poor", "bias certificate: too large to certify anything"),
+            ({"bias_certificate": 3.0}, "poor", "bias certificate: too large to certify anything"),
+            ({"bias_mass": 0.05}, "fair", "bias mass: acceptance probabilities were cut at 1 in some rounds"),
+            ({"bias_mass": 0.5}, "poor", "bias mass: acceptance probabilities were cut at 1 in many rounds"),
+            ({"effective_sample_size": 20.0}, "poor", "effective sample size: the estimate rests on very few events"),
+            ({"mean_weight": 0.5}, "poor", "mean weight: far from 1"),
+            ({"trajectories_failed": 2}, "fair", "failed trajectories: some"),
+            ({"propensities_estimated": True}, "fair", "propensities estimated: the estimate depends"),
+            ({"bias_certificate": float("nan")}, "good", None),
+        ],
+    )
+    def test_the_worst_diagnostic_decides(self, changes: dict[str, Any], expected: str, reason: str | None) -> None:
+        reliability = grade(make_estimate(diagnostics=replay_diagnostics(**changes)))
+        assert reliability.grade == expected
+        assert [r.startswith(str(reason)) for r in reliability.reasons] == ([True] if reason else [])
+
+    @pytest.mark.parametrize("facts", [clock_diagnostics, permuted_diagnostics], ids=["clock", "permuted"])
+    @pytest.mark.parametrize(
+        ("changes", "expected", "reason"),
+        [
+            ({}, "good", None),
+            ({"bias_certificate": 0.0025}, "good", None),
+            ({"bias_certificate": 0.05}, "fair", "bias certificate: a relevant bias is not ruled out"),
+            ({"bias_certificate": 0.9}, "poor", "bias certificate: too large to certify anything"),
+            ({"monte_carlo_error": 0.003}, "fair", "Monte-Carlo error: not small"),
+            ({"sampling_error": float("nan")}, "good", None),
+            ({"propensities_estimated": True}, "fair", "propensities estimated: the estimate depends"),
+        ],
+    )
+    def test_replicated_evaluators_are_judged(
+        self, facts: Any, changes: dict[str, Any], expected: str, reason: str | None
+    ) -> None:
+        reliability = grade(make_estimate(diagnostics=facts(**changes)))
+        assert reliability.grade == expected
+        assert [r.startswith(str(reason)) for r in reliability.reasons] == ([True] if reason else [])
+
+    @pytest.mark.parametrize(
+        ("certificate", "words"),
+        [(0.0, "nothing was cut off"), (0.01, "negligible"), (0.02, "a relevant bias is not ruled out")],
+    )
+    def test_without_a_known_range_a_hundredth_is_the_limit(self, certificate: float, words: str) -> None:
+        facts = grade_diagnostics(
+            make_estimate(diagnostics=clock_diagnostics(bias_certificate=certificate), settings={})
+        )
+        assert [fact.judgement for fact in facts if fact.name == "bias certificate"] == [words]
+
+    # Laws of the judgement: the same question at another scale is judged alike, and more is never judged better.
+    @given(st.floats(0, 2), st.floats(0, 2), st.floats(1e-4, 1), st.sampled_from([0.25, 1.0, 4.0]))
+    def test_a_larger_certificate_is_never_judged_better(
+        self, first: float, other: float, error: float, width: float
+    ) -> None:
+        def grade(certificate: float, scale: float = 1.0) -> int:
+            settings = {"reward_range": [0.0, scale * width]}
+            facts = clock_diagnostics(bias_certificate=certificate)
+            estimate = make_estimate(diagnostics=facts, std_error=scale * error, settings=settings)
+            [fact] = [fact for fact in grade_diagnostics(estimate) if fact.name == "bias certificate"]
+            return ["good", "fair", "poor"].index(fact.grade)
+
+        assert grade(min(first, other)) <= grade(max(first, other))
+        assert grade(first) == grade(first, scale=8.0)
+        assert grade(max(first, 0.5)) == 2
+        assert grade(max(first, 0.051)) > 0
+
+    def test_the_bias_is_at_most_the_certificate_times_the_range(self) -> None:
+        wide = {"reward_range": [-1.0, 3.0]}
+        assert bias_bound(make_estimate(diagnostics=clock_diagnostics(bias_certificate=0.25), settings=wide)) == 1.0
+        # values within a range never differ by more than its width
+        assert bias_bound(make_estimate(diagnostics=clock_diagnostics(bias_certificate=9.0), settings=wide)) == 4.0
+
+    def test_a_diagnostic_not_known_here_is_still_shown(self) -> None:
+        class UserDiagnostics:
+            events = 3
+
+            def to_dict(self) -> dict[str, Any]:
+                return {"events": 3, "user_figure": 0.5}
+
+        assert [(f.name, f.figure) for f in grade_diagnostics(make_estimate(diagnostics=UserDiagnostics()))][1] == (
+            "user figure",
+            "0.5",
+        )

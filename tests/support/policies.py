@@ -1,0 +1,105 @@
+"""Policies as users write them in plain Python, shared by tests."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+class FollowTheLeader:
+    """Take the action with the higher mean reward so far with probability 0.9, of two actions.
+
+    It is no compiled policy, so that evaluations in parallel use processes.
+    """
+
+    def __init__(self) -> None:
+        self.sums, self.counts = np.ones(2), np.full(2, 2.0)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return np.tile(np.where(np.arange(2) == np.argmax(self.sums / self.counts), 0.9, 0.1), (len(contexts), 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.sums, actions, rewards)
+        np.add.at(self.counts, actions, 1)
+
+
+class CountedLeader(FollowTheLeader):
+    """Append a byte to a file at the start of every run, then wait for ``pause`` seconds."""
+
+    def __init__(self, runs: str, pause: float = 0.0) -> None:
+        super().__init__()
+        self.runs, self.pause = runs, pause
+
+    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
+        with open(self.runs, "ab") as file:
+            file.write(b".")
+        time.sleep(self.pause)
+
+
+def count_runs(runs: Path) -> int:
+    """Return how many runs a ``CountedLeader`` has started."""
+    return runs.stat().st_size
+
+
+class RewardProportional:
+    """Take each of three actions with a probability proportional to the reward it has earned, which starts at 1."""
+
+    def __init__(self) -> None:
+        self.earned = np.ones(3)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return np.tile(self.earned / self.earned.sum(), (len(contexts), 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.earned, actions, rewards)
+
+
+class TablePolicy:
+    """A policy given by a table of probabilities, one row per context."""
+
+    def __init__(self, table: Any) -> None:
+        self.table = np.asarray(table, dtype=float)
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        chosen: Any = np.asarray(contexts @ self.table)
+        return chosen
+
+
+class RewardCounts:
+    """Take actions in proportion to their rewards plus one, and record the sizes and probabilities of the batches."""
+
+    def __init__(self, n_actions: int, batch_size: int = 1) -> None:
+        self.earned = np.ones(n_actions)
+        self.batch_size = batch_size
+        self.batches: list[int] = []
+        self.learned_probabilities: list[float] = []
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        share: Any = self.earned / self.earned.sum()
+        return np.tile(share, (contexts.shape[0], 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        np.add.at(self.earned, actions, rewards)
+        self.batches.append(actions.size)
+        self.learned_probabilities += probabilities.tolist()
+
+
+class AnsweringPolicy:
+    """A learning policy that returns a given answer, or calls it with the contexts."""
+
+    def __init__(self, answer: Any, batch_size: Any = 1) -> None:
+        self.answer, self.batch_size = answer, batch_size
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return self.answer(contexts) if callable(self.answer) else self.answer
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        pass
+
+
+def uniform(contexts: Any) -> Any:
+    """Return equal probabilities of three actions."""
+    return np.full((contexts.shape[0], 3), 1 / 3)

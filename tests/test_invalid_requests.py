@@ -1,0 +1,164 @@
+"""Invalid evaluators, options and requests: each is refused with the right error and its remedy."""
+
+from __future__ import annotations
+
+from typing import Any, cast
+
+import numpy as np
+import pytest
+from sklearn.linear_model import LinearRegression
+
+import backcast as bc
+from tests.support.logs import three_action_log
+from tests.support.policies import AnsweringPolicy, uniform
+
+K, N = 3, 20  # actions and events of the log
+
+EVALUATORS_OF_FIXED = [bc.IPS(), bc.SNIPS(), bc.DR()]
+
+
+@pytest.mark.parametrize("evaluator", EVALUATORS_OF_FIXED)
+@pytest.mark.parametrize("policy", [bc.LinUCB(), AnsweringPolicy(uniform)])
+def test_a_learner_given_to_an_estimator_of_fixed_policies(evaluator: Any, policy: Any) -> None:
+    with pytest.raises(bc.NeedsStationaryPolicy) as caught:
+        bc.evaluate(three_action_log(), policy, evaluator)
+    words = [type(evaluator).__name__, type(policy).__name__, "evaluates fixed policies", "use DRns"]
+    assert [word for word in words if word not in str(caught.value)] == []
+
+
+@pytest.mark.parametrize("evaluator", [bc.DRns(), bc.WC(), bc.RS()])
+def test_a_horizon_that_no_trajectory_reaches(evaluator: Any) -> None:
+    words = r"no trajectory of 500 rounds .* 20 events gave \d+ acceptances .*shorter horizon"
+    with pytest.raises(bc.HorizonNotReached, match=words):
+        bc.evaluate(three_action_log(), bc.UCB1(), evaluator, horizon=500, reward_model=0.5)
+
+
+def test_horizons_of_the_direct_method_and_of_segments() -> None:
+    with pytest.raises(bc.HorizonNotReached, match="the horizon is 50 and the log has 20 events"):
+        bc.evaluate(three_action_log(), bc.UCB1(), bc.DM(), horizon=50, reward_model=0.5)
+    with pytest.raises(bc.HorizonNotReached, match=r"segment 0 of 4: no trajectory of 6 rounds.*fewer segments"):
+        bc.evaluate(three_action_log(), bc.Uniform(), bc.DRns(), horizon=6, interval=bc.Segments(4), reward_model=0.5)
+
+
+def test_replay_refuses_logs_that_were_not_uniform() -> None:
+    propensities = np.full(N, 1 / K)
+    propensities[7] = 0.5
+    with pytest.raises(bc.NeedsUniformLog, match=r"row 7: propensity is 0\.5; Replay needs .*uniformly.*Use RS, DRns"):
+        bc.evaluate(three_action_log(propensities=propensities), bc.UCB1(), bc.Replay())
+
+
+def test_replay_knows_that_fewer_actions_may_be_available() -> None:
+    available = np.ones((N, K), dtype=bool)
+    available[np.arange(N), (np.arange(N) + 1) % K] = False
+    log = three_action_log(available=available, propensities=np.full(N, 0.5))
+    assert bc.evaluate(log, bc.Uniform(), bc.Replay()).value > 0
+    with pytest.raises(bc.NeedsUniformLog, match=r"row 0: propensity is 0\.333"):
+        bc.evaluate(three_action_log(available=available), bc.Uniform(), bc.Replay())
+
+
+def test_a_policy_that_the_log_says_nothing_of() -> None:
+    log = three_action_log(actions=np.zeros(N, dtype=int))
+    for evaluator in (*EVALUATORS_OF_FIXED, bc.RS()):
+        with pytest.raises(bc.EvaluationError, match=r"probability 0 to the logged action|accepted no event"):
+            bc.evaluate(log, bc.Fixed([0.0, 0.5, 0.5]), evaluator, reward_model=0.5)
+
+
+BAD_OPTIONS = [
+    (lambda: bc.DRns(q=1.5), r"q is 1\.5; it must lie in \[0, 1\]"),
+    (lambda: bc.DRns(q=-0.1), r"q is -0\.1"),
+    (lambda: bc.DRns(q=float("nan")), r"q is nan"),
+    (lambda: bc.Quantile(2.0), r"q is 2\.0"),
+    (lambda: bc.DRns(c_max=0), "c_max is 0; it must be a finite number > 0"),
+    (lambda: bc.DRns(c_max=float("inf")), "c_max is inf"),
+    (lambda: bc.DRns(q=0.1, acceptance=bc.WorstCase()), "give q or acceptance, not both"),
+    (lambda: bc.DRns(warm_up=-1), "warm_up is -1"),
+    (lambda: bc.Budget(eta=0), "eta is 0"),
+    (lambda: bc.Budget(calibration=0), "calibration is 0"),
+    (lambda: bc.Budget(refreshes=0), "refreshes is 0"),
+    (lambda: bc.Segments(1), "count is 1; it must be a whole number >= 2"),
+    (lambda: bc.Anytime(rho=0), "rho is 0"),
+    (lambda: bc.TheoremTwo(largest_weight=-1), "largest_weight is -1"),
+    (lambda: bc.EpsilonGreedy(epsilon=1.5), r"epsilon is 1\.5"),
+    (lambda: bc.EpsilonGreedy(ridge=0), "ridge is 0"),
+    (lambda: bc.LinUCB(alpha=-1), "alpha is -1"),
+    (lambda: bc.Softmax(temperature=0), "temperature is 0"),
+    (lambda: bc.Fixed([0.5, 0.6]), r"Fixed\(\[0\.5, 0\.6\]\): give K probabilities >= 0 that sum to 1"),
+    (lambda: bc.Fixed([1.5, -0.5]), "give K probabilities"),
+    (lambda: bc.FromScores(3), r"FromScores\(3\): give a function"),
+    (lambda: bc.FromClassifier(LinearRegression(), batch_size=0), "batch_size is 0"),
+]
+
+
+@pytest.mark.parametrize(("make", "words"), BAD_OPTIONS)
+def test_options_without_sense(make: Any, words: str) -> None:
+    with pytest.raises(bc.OptionError, match=words):
+        make()
+
+
+BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [
+    ({"level": 2}, "level is 2; it must be between 0 and 1"),
+    ({"level": 0}, "level is 0"),
+    ({"horizon": 0}, "horizon is 0; it must be a whole number >= 1"),
+    ({"horizon": 2.5}, r"horizon is 2\.5"),
+    ({"evaluator": "nonsense"}, "evaluator is 'nonsense'; give an evaluator such as DRns"),
+    ({"evaluator": None}, "evaluator is None"),
+    ({"evaluator": bc.DRns}, "give an evaluator such as DRns"),
+    ({"policy": object()}, "is not a policy; it needs a method probabilities"),
+    ({"policy": None}, "None is not a policy"),
+    ({"policy": bc.LinUCB}, r"LinUCB is a class; give an instance, such as LinUCB\(\)"),
+    ({"evaluator": bc.DRns(), "interval": "wide"}, "str is not an interval for simulated histories"),
+    ({"evaluator": bc.RS(), "interval": bc.Anytime()}, "Anytime is not an interval for accepted rewards"),
+    ({"evaluator": bc.DRns(acceptance=bc.Budget(calibration=5))}, "give horizon=T"),
+    ({"evaluator": bc.DRns(acceptance=1.5)}, r"acceptance is 1\.5; .*a fixed multiplier in \(0, 1\]"),
+    ({"evaluator": bc.DRns(acceptance=0.0)}, r"acceptance is 0\.0"),
+    ({"evaluator": bc.DRns(acceptance=cast(Any, bc.Fixed([0.5, 0.5])))}, r"acceptance is Fixed"),
+    (
+        {"evaluator": bc.DRns(), "interval": bc.TheoremTwo(largest_weight=0.5)},
+        r"largest_weight is 0\.5 but a weight of",
+    ),
+    ({"reward_model": "nonsense"}, "reward_model"),
+    ({"reward_model": np.zeros((3, K))}, r"shape \(3, 3\); expected \(20, 3\)"),
+    ({"reward_model": np.full((N, K), np.nan)}, "row 0, action 0 is nan"),
+]
+
+
+@pytest.mark.parametrize(("options", "words"), BAD_REQUESTS)
+def test_requests_without_sense(options: dict[str, Any], words: str) -> None:
+    options = {"policy": bc.Fixed([0.5, 0.25, 0.25]), "evaluator": "auto", "reward_model": 0.5, **options}
+    policy, evaluator = options.pop("policy"), options.pop("evaluator")
+    with pytest.raises(bc.OptionError, match=words):
+        bc.evaluate(three_action_log(), policy, evaluator, **options)
+
+
+def test_events_set_aside_must_leave_some() -> None:
+    for evaluator in (bc.DRns(warm_up=N), bc.DRns(acceptance=bc.Budget(calibration=N + 5))):
+        with pytest.raises(
+            bc.EvaluationError, match=r"\d+ events are needed for warm-up or calibration; the log has only 20"
+        ):
+            bc.evaluate(three_action_log(), bc.UCB1(), evaluator, horizon=3)
+    with pytest.raises(bc.EvaluationError, match="20 events cannot be cut into 30 segments; use fewer"):
+        bc.evaluate(three_action_log(), bc.Uniform(), bc.DRns(), interval=bc.Segments(30))
+
+
+def test_traces_that_cannot_be() -> None:
+    log = three_action_log()
+    with pytest.raises(bc.OptionError, match=r"predicted has shape \(2, 3\); expected \(20, 3\): events by actions"):
+        bc.trace(log, bc.UCB1(), bc.DRns(), predicted=np.zeros((2, 3)))
+    with pytest.raises(bc.OptionError, match=r"uniforms have shape \(5,\); expected \(20,\): one per event"):
+        bc.trace(log, bc.UCB1(), bc.DRns(), uniforms=np.zeros(5))
+    with pytest.raises(bc.OptionError, match="IPS accepts no events, so there is nothing to trace"):
+        bc.trace(log, bc.Uniform(), bc.IPS())
+
+
+def test_estimates_without_a_history_have_no_progressive_policy() -> None:
+    estimate = bc.evaluate(three_action_log(), bc.Uniform(), bc.IPS())
+    with pytest.raises(bc.EvaluationError, match="IPS gives no progressive policy; use DRns"):
+        estimate.progressive_policy()
+
+
+@pytest.mark.parametrize("name", [name for name in bc.__all__ if isinstance(getattr(bc, name), type)])
+def test_the_tree_of_errors_is_as_drawn(name: str) -> None:
+    kind = getattr(bc, name)
+    if issubclass(kind, Exception) and not issubclass(kind, Warning):
+        assert issubclass(kind, bc.BackcastError)
+        assert issubclass(kind, ValueError) == issubclass(kind, bc.LogError | bc.OptionError)
