@@ -13,9 +13,10 @@ from backcast.log import Log
 from tests.support.logs import random_log
 from tools.chromium import HOW_TO_ADD, find_chromium
 
+FAST_EXAMPLES = 5  # examples per property in ``make test-fast``
 # The same examples in every run, and no deadline that a busy machine could miss.
 settings.register_profile("ci", derandomize=True, deadline=None, suppress_health_check=[HealthCheck.too_slow])
-settings.register_profile("fast", settings.get_profile("ci"), max_examples=10)
+settings.register_profile("fast", settings.get_profile("ci"), max_examples=FAST_EXAMPLES)
 
 MakeLog = Callable[..., Log]
 
@@ -26,7 +27,8 @@ BROWSER_TESTS = TESTS / "browser"
 SLOW = [
     *(TESTS / name for name in ("browser", "golden", "parallel", "security", "statistical")),
     *(TESTS / "project" / f"test_{name}.py" for name in ("docs", "examples", "startup")),
-    *(TESTS / "cli" / f"test_{name}.py" for name in ("examples", "interrupt")),
+    *(TESTS / "cli" / f"test_{name}.py" for name in ("examples", "help", "init", "interrupt")),
+    *(TESTS / "properties" / f"test_{name}.py" for name in ("stream_cuts", "streams")),
     TESTS.parent / "bench",
 ]
 LEFT_OUT = f"The browser tests were left out, because no Chromium was found; to run them, {HOW_TO_ADD}."
@@ -34,9 +36,15 @@ LEFT_OUT = f"The browser tests were left out, because no Chromium was found; to 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
     """Mark slow tests, and leave out browser tests without a browser, which is an error in automatic checks."""
+    is_fast = config.getoption("--hypothesis-profile") == "fast"
     for item in items:
         if any(item.path.is_relative_to(path) for path in SLOW):
             item.add_marker("slow")
+        own_settings = getattr(getattr(item, "function", None), "_hypothesis_internal_use_settings", None)
+        if is_fast and own_settings is not None:
+            # a test's own number of examples would take precedence over that of the profile
+            few = settings(own_settings, max_examples=min(own_settings.max_examples, FAST_EXAMPLES))
+            item.function._hypothesis_internal_use_settings = few  # type: ignore[attr-defined]
     if find_chromium() is not None:
         return
     without = [item for item in items if item.path.is_relative_to(BROWSER_TESTS)]

@@ -90,7 +90,7 @@ class TestRoundTrip:
         read = saved_and_read(replace(estimates()["weights"], diagnostics=UserDiagnostics()), tmp_path)
         assert read.diagnostics.to_dict() == {"events": 7, "mood": "good"}
         assert read.diagnostics.events == 7
-        assert "mood  good" in str(read.diagnostics)
+        assert "mood    good" in str(read.diagnostics)
         assert "mood" in report_html(read)
 
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 import pytest
@@ -13,63 +13,12 @@ from hypothesis import strategies as st
 from sklearn.linear_model import LinearRegression
 
 import backcast as bc
-from backcast._kernels.contexts import add_scores
 from backcast.log import replace_columns
 from backcast.reference import ClockResult, OneEventAtATime, clock_replay
+from tests.support.policies import Counting, fixed_scores, make_favourite
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 BATCHES = (1, 3, 15)
-
-
-def scores(contexts: Any) -> Any:
-    """Fixed scores of three actions, from contexts of any layout."""
-    if contexts.ndim == 3:
-        return contexts @ np.array([1.0, -1.0])
-    return contexts @ np.array([[1.0, 0.5, -1.0], [-0.5, 1.0, 0.0]])
-
-
-class Counting:
-    """A policy of a user, in NumPy: it leans towards the actions that paid."""
-
-    def __init__(self, batch_size: int) -> None:
-        self.batch_size = batch_size
-
-    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        self.paid = np.ones(n_actions)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        mask = np.ones((contexts.shape[0], self.paid.size)) if available is None else available
-        return mask * self.paid / (mask * self.paid).sum(axis=1, keepdims=True)
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.paid, actions, rewards / probabilities)
-
-
-class Favourite(NamedTuple):
-    """State of a user's compiled policy: the summed rewards of each action, and directions of the features."""
-
-    paid: Any
-    directions: Any
-
-
-def favourite_score(state: Any, view: Any, k: Any, available: Any, out: Any) -> None:
-    out[:] = 0.0
-    add_scores(view, k, state.directions, out)
-    for a in range(out.size):
-        is_open = available.size == 0 or available[k, a]
-        out[a] = np.exp(out[a]) + state.paid[a] if is_open else 0.0
-    out /= out.sum()
-
-
-def favourite_learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> None:
-    state.paid[action] += reward / probability
-
-
-def favourite(batch_size: int) -> bc.Compiled:
-    def initial(n_actions: int, n_features: int) -> Favourite:
-        return Favourite(np.ones(n_actions), np.ones((n_features, n_actions)))
-
-    return bc.Compiled(initial, favourite_score, favourite_learn, batch_size=batch_size)
 
 
 POLICIES: dict[str, Callable[[int], Any]] = {
@@ -82,8 +31,8 @@ POLICIES: dict[str, Callable[[int], Any]] = {
     "round robin": lambda batch: bc.RoundRobin(batch_size=batch),
     "numpy": Counting,
     "regression": lambda batch: bc.FromClassifier(LinearRegression(), epsilon=0.25, batch_size=batch),
-    "compiled by the user": favourite,
-    "fixed": lambda batch: bc.FromScores(scores, epsilon=0.25),
+    "compiled by the user": make_favourite,
+    "fixed": lambda batch: bc.FromScores(fixed_scores, epsilon=0.25),
 }
 # One regression an action knows nothing of features of the actions; the others would only cost compiling anew.
 LEFT_OUT = {

@@ -15,63 +15,13 @@ from sklearn.linear_model import LinearRegression, LogisticRegression
 import backcast as bc
 from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._engine.replay_loop import TraceArrays
-from backcast._kernels.contexts import add_scores
 from backcast._request import EvaluationRequest
 from backcast.log import replace_columns
 from backcast.reference import OneEventAtATime, dr_ns
+from tests.support.policies import Counting, fixed_scores, make_favourite
 
 LAYOUTS = ("dense", "sparse", "masked", "actions")
 QUANTILES = (0.0, 0.01, 0.05, 0.1, 1.0)
-
-
-def scores(contexts: Any) -> Any:
-    """Fixed scores of three actions, from contexts of any layout."""
-    if contexts.ndim == 3:
-        return contexts @ np.array([1.0, -1.0])
-    return contexts @ np.array([[1.0, 0.5, -1.0], [-0.5, 1.0, 0.0]])
-
-
-class Counting:
-    """A policy of a user, in NumPy: it leans towards the actions that paid."""
-
-    batch_size = 2
-
-    def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        self.paid = np.ones(n_actions)
-
-    def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        mask = np.ones((contexts.shape[0], self.paid.size)) if available is None else available
-        return mask * self.paid / (mask * self.paid).sum(axis=1, keepdims=True)
-
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
-        np.add.at(self.paid, actions, rewards / probabilities)
-
-
-class Favourite(NamedTuple):
-    """State of a user's compiled policy: the summed rewards of each action, and directions of the features."""
-
-    paid: Any
-    directions: Any
-
-
-def favourite_score(state: Any, view: Any, k: Any, available: Any, out: Any) -> None:
-    out[:] = 0.0
-    add_scores(view, k, state.directions, out)
-    for a in range(out.size):
-        is_open = available.size == 0 or available[k, a]
-        out[a] = np.exp(out[a]) + state.paid[a] if is_open else 0.0
-    out /= out.sum()
-
-
-def favourite_learn(state: Any, view: Any, k: Any, action: Any, reward: Any, probability: Any) -> None:
-    state.paid[action] += reward
-
-
-def favourite() -> bc.Compiled:
-    def initial(n_actions: int, n_features: int) -> Favourite:
-        return Favourite(np.ones(n_actions), np.ones((n_features, n_actions)))
-
-    return bc.Compiled(initial, favourite_score, favourite_learn, batch_size=2)
 
 
 BUILT_IN = {
@@ -87,14 +37,14 @@ BUILT_IN = {
 STATIONARY = {
     "uniform": bc.Uniform(),
     "fixed": bc.Fixed([0.5, 0.5, 0.0]),
-    "scores": bc.FromScores(scores, epsilon=0.25),
-    "greedy scores": bc.FromScores(scores),
+    "scores": bc.FromScores(fixed_scores, epsilon=0.25),
+    "greedy scores": bc.FromScores(fixed_scores),
     "logged": bc.Logged(),
 }
 PYTHON = {
     "logistic": bc.FromClassifier(LogisticRegression(max_iter=20, tol=1e-2), epsilon=0.25, batch_size=15),
     "linear": bc.FromClassifier(LinearRegression(), epsilon=0.25, batch_size=4),
-    "counting": Counting(),
+    "counting": Counting(batch_size=2),
 }
 POLICIES: dict[str, Any] = BUILT_IN | STATIONARY | PYTHON
 # One regression an action knows nothing of features of the actions.
@@ -108,7 +58,7 @@ CASES += [("compiled", layout) for layout in ("dense", "masked")]
 
 
 def policy_named(name: str) -> Any:
-    return favourite() if name == "compiled" else POLICIES[name]
+    return make_favourite(batch_size=2) if name == "compiled" else POLICIES[name]
 
 
 def log_for(name: str, log: bc.Log) -> bc.Log:
