@@ -137,7 +137,7 @@ class ClockDiagnostics(PrintedDiagnostics):
         Standard deviation over logs, and over passes on one log.
     value_spread
         Standard deviation of the doubly robust event values, each averaged over rounds and passes; divided by the
-        root of n it is the first term of the information floor.
+        root of n it is the first term of the yardstick of docs/theory.md, section 5.
     separate_histories
         Number of histories without a common event that carry the same information as the log. At most n/T, fewer if
         the logger rarely chooses what the policy would.
