@@ -62,7 +62,7 @@ def evaluate(
     seed
         Seed of all random numbers; the same seed gives the same result.
     replicates
-        Runs on subsets of the log for the standard error of a learning policy: a number, "auto" (until Monte-Carlo
+        Passes for the value and standard error of a learning policy: a number, "auto" (until Monte-Carlo
         error is a small part of the total), or None for none. The default is "auto" for ClockReplay, None for DRns.
     exchangeable
         Whether the order of the log is irrelevant (a fixed logger, no drift): "auto" permutes the log if True, uses log

@@ -9,6 +9,7 @@ import numpy as np
 import pytest
 
 import backcast as bc
+from backcast.checks import check_policy
 from backcast.environments import LinearEnvironment
 from backcast.evaluators._passes import mean_of_pairs, remaining_values
 
@@ -106,7 +107,7 @@ def test_a_generator_of_the_policy_is_refused(generator: Any) -> None:
     with pytest.raises(bc.PolicyError, match=r"random generator of its own.*start"):
         bc.evaluate(LOG, Uncertain(generator), bc.ClockReplay(), **OPTIONS)
     with pytest.raises(bc.PolicyError, match="random generator of its own"):
-        bc.check_policy(Uncertain(generator), LOG)
+        check_policy(Uncertain(generator), LOG)
 
 
 def test_a_generator_from_start_makes_the_policys_seed_irrelevant() -> None:

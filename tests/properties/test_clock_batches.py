@@ -21,7 +21,8 @@ class Buffered:
     batch_size = 1
 
     def __init__(self, policy: Any) -> None:
-        self.policy, self.buffer = policy, []
+        self.policy = policy
+        self.buffer: list[Any] = []
 
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
         self.policy, self.buffer = copy.deepcopy(self.policy), []

@@ -217,7 +217,7 @@ KNOWN = {
     "parts": _Known("parts", "Parts of the stream; the standard error comes from their spread."),
     "passes_each": _Known("passes over each part", "Simulated histories from each part; their average is its value."),
     "permutations": _Known("permutations", "Random orders of the whole log; their average is the value."),
-    "replicates": _Known("replicates", "Runs on subsets of the log, which give the standard error."),
+    "replicates": _Known("replicates", "Runs on subsets of the log, for the group jackknife."),
     "sampling_error": _Known("sampling error", "Standard error due to the log, which is one random sample."),
     "monte_carlo_error": _Known(
         "Monte-Carlo error", "Standard error due to the finite number of runs.", _judge_monte_carlo_error
