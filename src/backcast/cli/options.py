@@ -195,8 +195,8 @@ RUN = _panel(
         "interval",
         TEXT,
         "In place of the evaluator's default. For learning policies: infinitesimal-jackknife, group-jackknife, "
-        "segments, theorem-2, anytime; for fixed ones: normal, student, bootstrap, bca, hoeffding, empirical-bernstein, clopper-pearson, "
-        "cressie-read, betting.",
+        "segments, theorem-2, anytime; for fixed ones: normal, student, bootstrap, bca, hoeffding, "
+        "empirical-bernstein, clopper-pearson, cressie-read, betting.",
         metavar="INTERVAL",
         names=INTERVALS,
     ),
