@@ -134,7 +134,8 @@ def main() -> None:
     intro = (
         f"Two actions, mean rewards {MEANS[0]:g} and {MEANS[1]:g}, the better one logged with probability p; "
         f"`evaluate(log, policy, horizon={HORIZON})` on {options.logs} logs per row. *threshold m*: after ten rounds "
-        "of exploration, the rare action if it paid at least m times. Refused: share of logs on which a pass fell short."
+        "of exploration, the rare action if it paid at least m times. Refused: share of logs on which a pass fell "
+        "short."
     )
     table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
     write_page(options.output / "selection.md", ["# Selection", describe_provenance(origin), intro, table])

@@ -60,8 +60,8 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], excha
         progressive = request.reward_model is None
         request = replace(_with_model(request, Progressive(PerAction())), replicates=None)  # they would permute the log
         model_note = "with a progressive reward model, " if progressive else ""
-        reason = "exchangeable=False was given" if exchangeable is False else "drift was detected"
-        note = f"auto chose DRns in log order {model_note}because {reason}."
+        reason = "as given" if exchangeable is False else "drift was detected"
+        note = f"auto chose DRns in log order {model_note}because the log is not exchangeable ({reason})."
         return DRns.recommended(n_events), request, (note,)
     if request.horizon is None:
         note = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
@@ -95,12 +95,13 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], exch
         return DRns(q=0.01), request, (note,)
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
-    note = f"auto chose ClockReplay on parts of the stream{share}, because exchangeable=True was given."
+    note = f"auto chose ClockReplay on parts of the stream{share}, because {_why_exchangeable(True)}."
     return evaluator, _with_model(request, CrossFit(LowVariance())), (note,)
 
 
 def _why_exchangeable(declared: bool | None) -> str:
-    return "exchangeable=True was given" if declared else "no drift was detected in the log"
+    reason = "as given" if declared else "no drift was detected"
+    return f"the log is exchangeable ({reason})"
 
 
 def _is_exchangeable(log: Log, declared: bool | None) -> bool:

@@ -92,9 +92,9 @@ def test_a_horizon_that_some_passes_miss_is_refused_with_the_one_that_all_reach(
 
 
 def test_subsets_that_miss_the_horizon_give_no_standard_error() -> None:
-    log = LOG[:60]
-    options = {**OPTIONS, "horizon": 45, "replicates": 60, "interval": bc.GroupJackknife()}
-    estimate = bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), **options)
+    options = {**OPTIONS, "horizon": 250, "replicates": 60, "interval": bc.GroupJackknife()}
+    log = bc.Log(None, np.arange(300) % 3, np.ones(300), np.full(300, 1 / 3))
+    estimate = bc.evaluate(log, bc.RoundRobin(), bc.ClockReplay(), **options)
     assert np.isnan(estimate.std_error)
     assert estimate.interval is None
     assert any("selected" in note for note in estimate.notes)

@@ -39,7 +39,7 @@ class ReplicateTable:
 
     Values are means of full passes only. Passes that did not reach the horizon are never left out of a mean: the value
     of those that did would be selected (see ``run_replicates``). Errors come from subsets if there are any (group
-    jackknife), else from what full passes record (infinitesimal jackknife).
+    jackknife), else from what full passes record (infinitesimal jackknife); there are none if ``values_only``.
     """
 
     full: list[list[PassResult]]
@@ -48,6 +48,7 @@ class ReplicateTable:
     horizon: int
     n_events: int
     notes: tuple[str, ...] = ()
+    values_only: bool = False
 
     @property
     def method(self) -> str:
@@ -57,6 +58,8 @@ class ReplicateTable:
     @property
     def has_standard_errors(self) -> bool:
         """Whether there are enough passes and subsets for standard errors."""
+        if self.values_only:
+            return False
         if self.member.size:
             return len(self.full) > 1 and len(self.subset) >= SUBSETS_PER_GROUP * self.member.shape[1]
         return len(self.full) >= FEWEST_PASSES and self.full[0][0].reading.size > 0

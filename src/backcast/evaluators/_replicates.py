@@ -107,9 +107,13 @@ def run_replicates(
         if isinstance(method, GroupJackknife):
             return _run_subsets(runner, method, long_enough)
         n_passes = _number_of_passes(request)
-        table = ReplicateTable(runner.full_passes(range(n_passes)), [], NO_MEMBERS, inputs.horizon, len(inputs.log))
+        full = runner.full_passes(range(n_passes))
+        values_only = request.replicates is None
+        table = ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), values_only=values_only)
         try:
-            while request.replicates == "auto" and len(table.full) < MOST_PASSES and not _is_precise(table):
+            while request.replicates == "auto" and not runner.stopped and len(table.full) < MOST_PASSES:
+                if _is_precise(table):
+                    break
                 numbers = range(len(table.full), len(table.full) + MORE_PASSES)
                 table = replace(table, full=table.full + runner.full_passes(numbers))
         except StopEvaluation:
@@ -156,7 +160,7 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
     if request.replicates is None:
         note = partial_note(f"{len(full)} of {n_passes} passes over the log")
-        return replace(table, notes=(note,)) if runner.stopped else table
+        return replace(table, values_only=True, notes=(note,) if runner.stopped else ())
     try:
         # 2. pilots: how many groups a subset has
         pilot = (
@@ -176,6 +180,7 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     except StopEvaluation:
         pass
     notes = () if table.member.size or runner.stopped else (TOO_SHORT.format(table.horizon),)
+    table = replace(table, values_only=not table.member.size)
     if runner.stopped:
         notes = (_partial_note(table, n_passes, n_subsets),)
     return replace(table, notes=notes)
