@@ -26,8 +26,8 @@ from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 
-# full passes: at first, in each further step, at most
-FIRST_PASSES, MORE_PASSES = 32, 16
+PILOT_PASSES = 16  # full passes from which the number of passes is chosen
+FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
 PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
 MOST_BATCHES = 3  # batches of subset replicates
 PILOTS = 8  # subset replicates from which the size of subsets is chosen
@@ -106,24 +106,53 @@ def run_replicates(
     with closing(_Runner(one_pass, policies, inputs, request, groups, horizon_error)) as runner:
         if isinstance(method, GroupJackknife):
             return _run_subsets(runner, method, long_enough)
-        n_passes = _number_of_passes(request)
+        return _run_full_passes(runner)
+
+
+def _run_full_passes(runner: _Runner) -> ReplicateTable:
+    """Run full passes for values and standard errors, as many as pilot passes show to be needed.
+
+    Passes of the value are not added until it looks precise: if the policy rarely takes a turn that matters, passes
+    without it look precise, and stopping there would select them (a bias of 0.4 standard errors in bench/accuracy's
+    selection benchmark). The pilots decide on the number and are not part of the value, unless the run is stopped.
+    """
+    inputs, request = runner.inputs, runner.request
+    pilots: list[list[PassResult]] = []
+    n_passes = _number_of_passes(request)
+    template = ReplicateTable(
+        [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), values_only=request.replicates is None
+    )
+    try:
+        if request.replicates == "auto":
+            pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+            if not runner.stopped:
+                n_passes = _passes_needed(replace(template, full=pilots))
         full = runner.full_passes(range(n_passes))
-        values_only = request.replicates is None
-        table = ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), values_only=values_only)
-        try:
-            while request.replicates == "auto" and not runner.stopped and len(table.full) < MOST_PASSES:
-                if _is_precise(table):
-                    break
-                numbers = range(len(table.full), len(table.full) + MORE_PASSES)
-                table = replace(table, full=table.full + runner.full_passes(numbers))
-        except StopEvaluation:
-            pass
-        notes: tuple[str, ...] = ()
-        if len(policies) > 1 and len(table.full) > n_passes:
-            notes = (MORE_FOR_OTHERS.format(len(table.full)),)
-        if runner.stopped:
-            notes = (_partial_note(table, n_passes, 0),)
-        return replace(table, notes=notes)
+    except StopEvaluation:
+        full = []
+    table = replace(template, full=pilots + full if runner.stopped else full)
+    if runner.stopped:
+        n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
+        return replace(table, notes=(_partial_note(table, n_passes + n_pilots, 0),))
+    if len(runner.policies) > 1 and n_passes > FIRST_PASSES and request.replicates == "auto":
+        return replace(table, notes=(MORE_FOR_OTHERS.format(n_passes),))
+    return table
+
+
+def _passes_needed(pilots: ReplicateTable) -> int:
+    """Return how many passes make Monte-Carlo variance and the noise of standard errors small, for all quantities."""
+    n_pilots, n = len(pilots.full), len(pilots.full[0])
+    needed = 0.0
+    for term in (
+        *(pilots.influences.of_value(policy) for policy in range(n)),
+        *(pilots.influences.of_difference(a, b) for a, b in combinations(range(n), 2)),
+    ):
+        variance = term.sampling + term.monte_carlo
+        if term.sampling > 0:
+            noise = math.sqrt(term.pass_noise / (4 * SMALL_NOISE)) / variance
+            needed = max(needed, term.monte_carlo / (SMALL_SHARE * term.sampling), noise)
+    steps = math.ceil(min(needed * n_pilots, MOST_PASSES) / MORE_PASSES)
+    return max(FIRST_PASSES, steps * MORE_PASSES)
 
 
 def _number_of_passes(request: EvaluationRequest) -> int:
@@ -135,20 +164,6 @@ def _number_of_passes(request: EvaluationRequest) -> int:
             f"{FIRST_PASSES} to be stable. Give None for a value without a standard error"
         )
     return request.replicates
-
-
-def _is_precise(table: ReplicateTable) -> bool:
-    """Return whether more passes would neither change values nor standard errors by much."""
-    n = len(table.full[0])
-    terms = [
-        *(table.influences.of_value(policy) for policy in range(n)),
-        *(table.influences.of_difference(a, b) for a, b in combinations(range(n), 2)),
-    ]
-    return all(
-        term.monte_carlo <= SMALL_SHARE * term.sampling
-        and term.pass_noise <= 4 * SMALL_NOISE * (term.sampling + term.monte_carlo) ** 2
-        for term in terms
-    )
 
 
 def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnough) -> ReplicateTable:
@@ -297,10 +312,12 @@ class _Runner:
         seeds = ((i, seed_sequence(self.request.seed, SeedKey.GROUPS, i)) for i in numbers)
         return [(i, np.random.default_rng(seed).choice(self.n_groups, n, replace=False).tolist()) for i, seed in seeds]
 
-    def full_passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
+    def full_passes(
+        self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS
+    ) -> list[list[PassResult]]:
         """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        passes = self._run([Job(("pass", i), (None, (SeedKey.FULL_PASS, i)), n) for i in numbers])
+        passes = self._run([Job((name, i), (None, (key, i)), n) for i in numbers])
         short = [result.rounds for row in passes for result in row if not result.reached_horizon]
         if short:
             raise self.horizon_error(self.inputs, min(short))
