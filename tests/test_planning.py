@@ -88,16 +88,17 @@ class TestPilots:
         measured = pilot()
         plan = bc.plan(measured, 0.15)
         gap = measured.differences[0]
-        chance, distance = gap.monte_carlo_error**2, 2.9  # about t_29's 2.045 and 0.855 more
+        chance, distance = gap.monte_carlo_error**2, 2.85  # about 2.0 of Student's t and 0.85 more
         assert 0 < chance < gap.std_error**2
         assert plan.spreads[0].error_at(600) == pytest.approx(gap.std_error)
         expected = 600 * (gap.std_error**2 - chance) / ((0.15 / distance) ** 2 - chance)
         assert plan.needs[0].events == pytest.approx(expected, rel=0.05)
         assert (plan.horizon, plan.pilot_events) == (20, 600)
 
-    def test_the_range_is_that_of_29_degrees_of_freedom(self) -> None:
-        need = bc.plan(pilot(), 0.15).needs[0]
-        low, high = (29 / float(stats.chi2.ppf(share, 29)) for share in (0.975, 0.025))
+    def test_the_range_is_that_of_the_degrees_of_freedom(self) -> None:
+        measured = pilot()
+        need, freedom = bc.plan(measured, 0.15).needs[0], measured.differences[0].degrees_of_freedom
+        low, high = (freedom / float(stats.chi2.ppf(share, freedom)) for share in (0.975, 0.025))
         assert need.low == pytest.approx(need.events * low, abs=1)
         assert need.high == pytest.approx(need.events * high, abs=2)
 

@@ -39,8 +39,7 @@ def asked(log: bc.Log, calls: int, **options: Any) -> bc.Estimate:
     return bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), horizon=20, progress=after(calls), **options)
 
 
-# calls come after each pass over the whole log (16 of them, or 7 where 60 replicates are asked for), then after each
-# replicate; the first of them choose the size of subsets
+# calls come after each pass over the whole log
 class TestReplicates:
     def test_too_few_give_the_value_alone(self, log: bc.Log) -> None:
         result = asked(log, 5)
@@ -48,26 +47,35 @@ class TestReplicates:
         assert result.interval is None
         assert result.diagnostics.to_dict()["passes"] == 5
         assert result.notes == (
-            "Partial: the run was stopped when 5 of 16 passes over the log and 0 of 300 replicates were finished. "
-            "These are not enough for a standard error.",
+            "Partial: the run was stopped when 5 of 48 passes over the log were finished. These are not enough for a "
+            "standard error.",
         )
 
     def test_one_pass_is_an_answer(self, log: bc.Log) -> None:
         result = asked(log, 1)
-        # sixteen passes give nearly the same; a pass has a standard deviation of about .08 over its twenty rounds
-        assert abs(result.value - asked(log, 16, replicates=None).value) < 0.4
+        # many passes give nearly the same; a pass has a standard deviation of about .08 over its twenty rounds
+        assert abs(result.value - asked(log, 10_000, replicates=None).value) < 0.4
         assert math.isnan(result.diagnostics.to_dict()["monte_carlo_error"])
 
     @pytest.mark.parametrize("n_jobs", [1, 2])
     def test_enough_of_them_give_an_interval(self, log: bc.Log, n_jobs: int) -> None:
-        result = asked(log, 16 + 100, n_jobs=n_jobs)
+        result = asked(log, 20, n_jobs=n_jobs)
+        assert result.interval is not None
+        assert result.diagnostics.to_dict()["passes"] == 20
+        assert result.notes[0].startswith("Partial: the run was stopped when 20 of ")
+
+    def test_so_do_enough_subsets(self, log: bc.Log) -> None:
+        result = asked(log, 16 + 100, interval=bc.GroupJackknife())
         assert result.interval is not None
         assert result.diagnostics.to_dict()["replicates"] == 100
         assert result.notes[0].endswith("when 16 passes over the log and 100 of 300 replicates were finished.")
 
     def test_the_value_alone_can_be_stopped_too(self, log: bc.Log) -> None:
         result = asked(log, 3, replicates=None)
-        assert result.notes == ("Partial: the run was stopped when 3 of 16 passes over the log were finished.",)
+        assert result.notes == (
+            "Partial: the run was stopped when 3 of 32 passes over the log were finished. These are not enough for a "
+            "standard error.",
+        )
 
     def test_nothing_is_said_where_all_was_done(self, log: bc.Log) -> None:
         assert not is_partial(asked(log, 10_000, replicates=60).notes)
@@ -75,7 +83,7 @@ class TestReplicates:
     def test_a_comparison_without_errors_has_no_differences(self, log: bc.Log) -> None:
         policies = {"a": bc.UCB1(), "b": bc.RoundRobin()}
         early, late = (
-            bc.compare(log, policies, bc.ClockReplay(), horizon=20, progress=after(calls)) for calls in (20, 150)
+            bc.compare(log, policies, bc.ClockReplay(), horizon=20, progress=after(calls)) for calls in (5, 20)
         )
         assert list(early.estimates) == ["a", "b"]
         assert (early.differences, early.ranking) == ((), ())

@@ -29,7 +29,7 @@ class Truth(NamedTuple):
         return self.sd_live * math.sqrt(horizon / events)
 
     def floor(self, spread: float, events: int, histories: float) -> float:
-        """Return the root of the log's information floor, ``sd(R_k)^2 / n + sd_V^2 / N`` for N separate histories."""
+        """Return the root of ``sd(R_k)^2 / n + sd_V^2 / N`` for N separate histories (docs/theory.md, section 5)."""
         return math.sqrt(spread**2 / events + self.sd_value**2 / histories)
 
 

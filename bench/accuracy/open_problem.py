@@ -61,14 +61,16 @@ def value_or_nan(log: bc.Log, policy: Any, evaluator: Any, predicted: Any, horiz
 
 
 def permutation_mean(log: bc.Log, policy: Any, predicted: Any, horizon: int, seed: int) -> float:
-    """Return the mean over those permutations of the log that reach the horizon."""
+    """Return the mean over permutations of the log; nan if one of them does not reach the horizon.
+
+    The mean over those that do would be selected by their histories.
+    """
     rng = np.random.default_rng([SEED, seed])
     values = []
     for number in range(PERMUTATIONS):
         order = rng.permutation(len(log))
         values.append(value_or_nan(log[order], policy, bc.DRns(q=0.01), predicted[order], horizon, number))
-    finite = [value for value in values if not math.isnan(value)]
-    return float(np.mean(finite)) if finite else math.nan
+    return float(np.mean(values))
 
 
 def count_rounds(log: bc.Log, policy: Any, seed: int) -> dict[str, float]:

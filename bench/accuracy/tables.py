@@ -104,7 +104,7 @@ def accuracy_blocks(tables: Tables, logs: int) -> list[str]:
         "*Budget* is one pass of `DRns(acceptance=Budget(0.05))`, *preset* is `DRns.recommended` over 300 replicates, "
         "*default* is `evaluate(log, policy, horizon=T)`, all with a cross-fitted low-variance reward model. ÷ live: "
         "rmse over the standard error if all n events were spent on live runs of the policy. ÷ floor: over the "
-        "information floor of the log with the default's reward model, sd(R_k)^2/n + sd_V^2/N with N the separate "
+        "yardstick of the log with the default's reward model, sd(R_k)^2/n + sd_V^2/N with N the separate "
         "histories in the log (docs/theory.md, section 5). ÷ live floor: the same with n/T for N, as if the logger had "
         "been the policy. Reached T: share of logs with a history of T rounds; if there is none, RS, WC and DRns(q) "
         "are scored by their shorter one. Seconds are of one core."
@@ -167,9 +167,7 @@ def describe_goals(tables: Tables) -> str:
     ratio = {s: default[s].rmse / best_published_row(rows).rmse for s, (_, rows) in tables.items()}
     published = f"rmse at most {PAPER_GOAL} times that of the best DRns(q), logged as in the paper"
     goals: dict[str, dict[Setting, bool]] = {
-        f"rmse at most {FLOOR_GOAL} times the information floor": {
-            s: row.to_floor > FLOOR_GOAL for s, row in default.items()
-        },
+        f"rmse at most {FLOOR_GOAL} times the yardstick": {s: row.to_floor > FLOOR_GOAL for s, row in default.items()},
         f"rmse at most {FLOOR_GOAL} times the floor with n/T histories": {
             s: row.to_live_floor > FLOOR_GOAL for s, row in default.items()
         },

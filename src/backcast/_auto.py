@@ -57,18 +57,22 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], excha
         return _choose_for_stream(request, policies, exchangeable)
     n_events = len(request.log)
     if not _is_exchangeable(request.log, exchangeable):
+        progressive = request.reward_model is None
         request = replace(_with_model(request, Progressive(PerAction())), replicates=None)  # they would permute the log
-        note = "auto chose DRns in log order with a progressive reward model, because the log is not exchangeable."
+        model_note = "with a progressive reward model, " if progressive else ""
+        reason = "as given" if exchangeable is False else "drift was detected"
+        note = f"auto chose DRns in log order {model_note}because the log is not exchangeable ({reason})."
         return DRns.recommended(n_events), request, (note,)
     if request.horizon is None:
         note = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
-        return DRns(q=0.01), _with_model(request, CrossFit(PerAction())), (note,)
+        return DRns(q=0.01), _with_model(request, Progressive(PerAction())), (note,)
+    model_note = "with a cross-fitted low-variance reward model, " if request.reward_model is None else ""
     request = _with_model(request, CrossFit(LowVariance()))
     if request.replicates == "default":
         request = replace(request, replicates="auto")
     events = min(n_events, ClockReplay().pool)
     if all(PASSES * events * _scorings_per_event(request, policy) <= _limit(policy) for policy in policies):
-        note = "auto chose ClockReplay with a cross-fitted low-variance reward model, because the log is exchangeable."
+        note = f"auto chose ClockReplay {model_note}because {_why_exchangeable(exchangeable)}."
         return ClockReplay(), request, (note,)
     note = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
     return DRns.recommended(n_events), request, (note,)
@@ -91,8 +95,13 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], exch
         return DRns(q=0.01), request, (note,)
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
-    note = f"auto chose ClockReplay on parts of the stream{share}, because the log is exchangeable."
+    note = f"auto chose ClockReplay on parts of the stream{share}, because {_why_exchangeable(True)}."
     return evaluator, _with_model(request, CrossFit(LowVariance())), (note,)
+
+
+def _why_exchangeable(declared: bool | None) -> str:
+    reason = "as given" if declared else "no drift was detected"
+    return f"the log is exchangeable ({reason})"
 
 
 def _is_exchangeable(log: Log, declared: bool | None) -> bool:

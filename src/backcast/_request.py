@@ -85,6 +85,7 @@ class SeedKey(IntEnum):
     SUBSET = 1
     GROUPS = 2
     PARTS = 5
+    PILOT = 7
     HORIZON = 9
     THINNING = 1934
     BOOTSTRAP = 1979

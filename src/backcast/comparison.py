@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from os import PathLike
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
@@ -21,7 +21,8 @@ from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
 from backcast.evaluation import run_evaluator, with_replay_summary
-from backcast.policies._calls import describe_policy
+from backcast.evaluators._replicate_statistics import Precision
+from backcast.policies._calls import describe
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000
@@ -31,8 +32,8 @@ RANKING_DRAWS = 20_000
 class Difference:
     """How much more the first policy earns than the second, per round.
 
-    ``monte_carlo_error`` is the part of the standard error that more replicates would take away; the rest only a longer
-    log would.
+    ``monte_carlo_error`` is the part of the standard error that more replicates would reduce; the remainder only a
+    longer log would. ``degrees_of_freedom`` are those of the standard error.
     """
 
     first: str
@@ -41,6 +42,7 @@ class Difference:
     std_error: float
     interval: Interval
     monte_carlo_error: float = 0.0
+    degrees_of_freedom: float = math.inf
 
     def __str__(self) -> str:
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}"
@@ -165,15 +167,13 @@ def compare(
             return _compare_one_by_one(evaluator, request, policies, notes)
     estimates = {}
     for i, (name, policy) in enumerate(policies.items()):
-        own_request = replace(request, policy=policy, policy_name=describe_policy(policy))
+        own_request = replace(request, policy=policy, policy_name=describe(policy))
         estimate = evaluator.estimate_of(i, passes, own_request)
         estimates[name] = with_replay_summary(estimate, evaluator, own_request)
     notes = (*notes, *passes.notes)
     if not passes.has_standard_errors:
         return Comparison(estimates, (), (), notes)
-    sampling, monte_carlo = passes.covariance()
-    precision = _Precision(passes.method, sampling + monte_carlo, passes.difference_variance, passes.degrees_of_freedom)
-    return _comparison(estimates, precision, request.level, notes)
+    return _comparison(estimates, f"paired {passes.method}", passes.difference_precision, request.level, notes)
 
 
 def _compare_one_by_one(
@@ -183,7 +183,7 @@ def _compare_one_by_one(
     estimates: dict[str, Estimate] = {}
     for i, (name, policy) in enumerate(policies.items()):
         own_request = replace(
-            request.scoped(f"policy-{i}"), policy=policy, policy_name=describe_policy(policy), replicates=None
+            request.scoped(f"policy-{i}"), policy=policy, policy_name=describe(policy), replicates=None
         )
         try:
             estimates[name] = run_evaluator(evaluator, own_request)
@@ -192,62 +192,51 @@ def _compare_one_by_one(
             return Comparison(estimates, (), (), (*notes, partial_note(f"all but {missing} policies")))
     influences = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
     if len(influences) == len(policies) and len({influence.size for influence in influences}) == 1:
-        return _comparison(estimates, _paired_by_event(np.array(influences)), request.level, notes)
+
+        def paired(a: int, b: int) -> Precision:
+            difference = influences[a] - influences[b]
+            return Precision(float(difference.var(ddof=1) / difference.size), 0.0, math.inf)
+
+        return _comparison(estimates, "paired by event, normal", paired, request.level, notes)
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
         raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
     note = "The policies were evaluated one by one; differences add their errors as if they were independent."
-    return _comparison(estimates, _independent(errors), request.level, (*notes, note))
 
+    def independent(a: int, b: int) -> Precision:
+        return Precision(float(errors[a] ** 2 + errors[b] ** 2), 0.0, math.inf)
 
-class _Precision(NamedTuple):
-    """Covariance of the values; variance over logs and Monte-Carlo variance of the difference of two values."""
-
-    method: str
-    covariance: FloatArray
-    difference_variance: Callable[[int, int], tuple[float, float]]
-    degrees_of_freedom: float = math.inf
-
-
-def _paired_by_event(influences: FloatArray) -> _Precision:
-    """Return the precision of policies that weight the same events: the variance of differences by event, over n."""
-    n = influences.shape[1]
-
-    def variance(a: int, b: int) -> tuple[float, float]:
-        return float((influences[a] - influences[b]).var(ddof=1) / n), 0.0
-
-    return _Precision("paired by event, normal", np.cov(influences) / n, variance)
-
-
-def _independent(errors: FloatArray) -> _Precision:
-    """Return the precision of independent values, which is conservative if the policies are alike."""
-
-    def variance(a: int, b: int) -> tuple[float, float]:
-        return float(errors[a] ** 2 + errors[b] ** 2), 0.0
-
-    return _Precision("normal, errors added", np.diag(errors**2), variance)
+    return _comparison(estimates, "normal, errors added", independent, request.level, (*notes, note))
 
 
 def _comparison(
-    estimates: dict[str, Estimate], precision: _Precision, level: float, notes: tuple[str, ...]
+    estimates: dict[str, Estimate],
+    method: str,
+    precision_of: Callable[[int, int], Precision],
+    level: float,
+    notes: tuple[str, ...],
 ) -> Comparison:
+    """Return the comparison of all pairs; ``precision_of(a, b)`` is the precision of the difference of two values."""
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
     pair_level = 1 - (1 - level) / len(pairs)
-    quantile = student_quantile(pair_level, precision.degrees_of_freedom)
+    variances = np.array([estimate.std_error**2 for estimate in estimates.values()])
+    covariance = np.diag(variances)
     differences = []
     for a, b in pairs:
-        sampling, monte_carlo = precision.difference_variance(a, b)
-        error = math.sqrt(sampling + monte_carlo)
-        value = float(values[a] - values[b])
-        ends = value - quantile * error, value + quantile * error
-        interval = Interval(*ends, level, precision.method, "independent", DIFFERENCE)
-        differences.append(Difference(names[a], names[b], value, error, interval, math.sqrt(monte_carlo)))
+        precision = precision_of(a, b)
+        error, value = precision.std_error, float(values[a] - values[b])
+        covariance[a, b] = covariance[b, a] = (variances[a] + variances[b] - error**2) / 2
+        half_width = student_quantile(pair_level, precision.degrees_of_freedom) * error
+        interval = Interval(value - half_width, value + half_width, level, method, "independent", DIFFERENCE)
+        monte_carlo_error = math.sqrt(precision.monte_carlo)
+        freedom = precision.degrees_of_freedom
+        differences.append(Difference(names[a], names[b], value, error, interval, monte_carlo_error, freedom))
     if len(pairs) > 1:
         simultaneous = f"their intervals hold simultaneously at {100 * level:g} % (Bonferroni)"
         notes = (*notes, f"{len(pairs)} pairs are compared; {simultaneous}.")
-    return Comparison(estimates, tuple(differences), _ranking(names, values, precision.covariance), notes)
+    return Comparison(estimates, tuple(differences), _ranking(names, values, covariance), notes)
 
 
 def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:

@@ -137,12 +137,14 @@ class ClockDiagnostics(PrintedDiagnostics):
         Standard deviation over logs, and over passes on one log.
     value_spread
         Standard deviation of the doubly robust event values, each averaged over rounds and passes; divided by the
-        root of n it is the first term of the information floor.
+        root of n it is the first term of the yardstick of docs/theory.md, section 5.
     separate_histories
         Number of histories without a common event that carry the same information as the log. At most n/T, fewer if
         the logger rarely chooses what the policy would.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
+    degrees_of_freedom
+        Precision of the standard error itself: its relative error is about ``1 / sqrt(2 df)``.
     """
 
     events: int
@@ -155,6 +157,7 @@ class ClockDiagnostics(PrintedDiagnostics):
     value_spread: float
     separate_histories: float = math.nan
     propensities_estimated: bool = False
+    degrees_of_freedom: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -317,7 +320,9 @@ POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
     **dict.fromkeys(
         ("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _apply(np.sum)
     ),
-    **dict.fromkeys(("passes", "permutations", "parts", "replicates", "separate_histories"), _apply(np.sum)),
+    **dict.fromkeys(
+        ("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"), _apply(np.sum)
+    ),
     **dict.fromkeys(("rounds", "passes_each"), _apply(np.min)),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),
     **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _apply(np.mean)),

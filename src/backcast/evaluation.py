@@ -19,7 +19,7 @@ from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
 from backcast.io.stream import LogStream
-from backcast.policies._calls import describe_policy
+from backcast.policies._calls import describe
 from backcast.replay_summary import summarize_replay
 
 
@@ -62,7 +62,7 @@ def evaluate(
     seed
         Seed of all random numbers; the same seed gives the same result.
     replicates
-        Runs on subsets of the log for the standard error of a learning policy: a number, "auto" (until Monte-Carlo
+        Passes for the value and standard error of a learning policy: a number, "auto" (until Monte-Carlo
         error is a small part of the total), or None for none. The default is "auto" for ClockReplay, None for DRns.
     exchangeable
         Whether the order of the log is irrelevant (a fixed logger, no drift): "auto" permutes the log if True, uses log
@@ -102,7 +102,7 @@ def evaluate(
         level=level,
         seed=seed,
         replicates=replicates,
-        policy_name=describe_policy(policy),
+        policy_name=describe(policy),
         execution=Execution(n_jobs, time_limit),
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
@@ -127,7 +127,7 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
     settings = dict(estimate.settings)
     if request.reward_model is not None:
         shape = getattr(request.reward_model, "shape", None)
-        description = f"predictions given, {' by '.join(map(str, shape))}" if shape else repr(request.reward_model)
+        description = f"predictions given, {' by '.join(map(str, shape))}" if shape else describe(request.reward_model)
         settings["reward_model"] = description
     log = request.log
     if isinstance(log, LogStream):

@@ -18,7 +18,7 @@ from scipy import optimize, stats
 from backcast._serialization import to_json
 from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
-from backcast.diagnostics import ClockDiagnostics, PartsDiagnostics
+from backcast.diagnostics import PartsDiagnostics
 from backcast.errors import OptionError
 from backcast.estimate import student_quantile
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS
@@ -250,13 +250,11 @@ def _spreads_from_pilot(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int
         raise OptionError("the comparison has no differences with standard errors; run it to its end, with replicates")
     first = next(iter(pilot.estimates.values()))
     events = min(estimate.diagnostics.events for estimate in pilot.estimates.values())
-    freedom = GroupJackknife().groups - 1 if isinstance(first.diagnostics, ClockDiagnostics) else math.inf
     differences = pilot.differences
-    if isinstance(first.diagnostics, PartsDiagnostics):
-        freedom = first.diagnostics.parts - 1
-        if first.diagnostics.parts > FEWEST_PARTS:
-            # a longer stream has more parts, not longer ones, each with its own passes: the whole error falls
-            differences = tuple(replace(difference, monte_carlo_error=0.0) for difference in differences)
+    freedom = min(difference.degrees_of_freedom for difference in differences)
+    if isinstance(first.diagnostics, PartsDiagnostics) and first.diagnostics.parts > FEWEST_PARTS:
+        # a longer stream has more parts, not longer ones, each with its own passes: the whole error falls
+        differences = tuple(replace(difference, monte_carlo_error=0.0) for difference in differences)
     return tuple(_spread(difference, events, freedom) for difference in differences), events, first.horizon
 
 

@@ -178,7 +178,8 @@ def clock_replay(
                 break
             shares = [1 / (1 - meter[k]) for k in unused]
             value = sum(i * values[k] for i, k in zip(shares, unused, strict=True)) / sum(shares)
-            exhausted = sum(speed[k] for k in range(n) if meter[k] >= 1) / n
+        # the exhausted mass grows in every round, also between updates
+        exhausted = sum(speed[k] for k in range(n) if meter[k] >= 1) / n
         # 3. the event whose meter reaches its threshold first fires
         delay = [(thresholds[k] - meter[k]) / speed[k] if not used[k] and speed[k] > 0 else math.inf for k in range(n)]
         first = min(range(n), key=delay.__getitem__)

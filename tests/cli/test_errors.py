@@ -37,7 +37,8 @@ BAD = {
     "a seed below zero": f"{EVALUATE} --policy uniform --seed -1",
     "no job at all": f"{EVALUATE} --policy uniform --jobs 0",
     "replicates that are no number": f"{EVALUATE} --policy ucb1 --replicates some",
-    "too few replicates": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --replicates 20",
+    "too few replicates": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --interval group-jackknife "
+    "--replicates 20",
     "an order that matters": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
     "a comparison of one": f"{COMPARE} --policy uniform",
     "a comparison without replicates": f"{COMPARE} --policy uniform --policy ucb1 --replicates none",

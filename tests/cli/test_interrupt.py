@@ -25,7 +25,7 @@ import numpy as np
 class Stops:
     learnt = 0
 
-    def __init__(self, at=1000):
+    def __init__(self, at=100):
         self.at, self.sums, self.counts = at, np.ones(2), np.full(2, 2.0)
 
     def probabilities(self, contexts, available=None):

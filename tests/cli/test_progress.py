@@ -64,11 +64,11 @@ class TestProgress:
         ("policy", "evaluator", "keywords", "passes"),
         [
             (bc.UCB1(), "auto", {}, 1),
-            (bc.UCB1(), "auto", {"horizon": 5}, 91),
+            (bc.UCB1(), "auto", {"horizon": 5}, 48),
             (bc.Uniform(), "auto", {"horizon": 5}, 1),
             (bc.UCB1(), "auto", {"horizon": 5, "exchangeable": False}, 1),
             (bc.UCB1(), "auto", {"horizon": 5, "replicates": None}, 1),
-            (bc.UCB1(), bc.ClockReplay(), {"replicates": 60}, 31),
+            (bc.UCB1(), bc.ClockReplay(), {"replicates": 60}, 60),
             (bc.UCB1(), bc.DRns(), {"horizon": 5}, 1),
         ],
     )

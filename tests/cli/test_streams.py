@@ -54,7 +54,7 @@ def test_learners_are_compared_by_parts(folder: Path, capsys: pytest.CaptureFixt
     )
     document = result("compare run.toml", capsys)
     assert document["estimates"]["a"]["diagnostics"]["kind"] == "PartsDiagnostics"
-    assert document["differences"][0]["interval"]["method"] == "paired by part, Student"
+    assert document["differences"][0]["interval"]["method"] == "paired Student over parts"
     assert main(["compare", "run.toml", "--report", "report.html"]) == 0
     assert "parts" in (folder / "report.html").read_text()
 

@@ -14,7 +14,7 @@ import pytest
 import backcast as bc
 from backcast.diagnostics import ClockDiagnostics
 from backcast.environments import LinearEnvironment
-from backcast.evaluators._replicate_statistics import PassResult
+from backcast.evaluators._passes import PassResult
 from backcast.evaluators.clock_replay import subsets_are_long_enough
 
 
@@ -207,7 +207,6 @@ def test_monte_carlo_error_is_reported_apart() -> None:
     for result in (few, many):
         facts = result.diagnostics.to_dict()
         assert result.std_error == pytest.approx(math.hypot(facts["sampling_error"], facts["monte_carlo_error"]))
-        assert facts["sampling_error"] >= facts["value_spread"] / math.sqrt(600) * (1 - 1e-9)
     assert many.diagnostics.to_dict()["monte_carlo_error"] < few.diagnostics.to_dict()["monte_carlo_error"]
 
 
@@ -230,7 +229,7 @@ def test_the_spread_over_passes_is_never_offered_as_a_standard_error() -> None:
 def test_the_interval_says_what_it_is() -> None:
     result = estimate(bc.EpsilonGreedy(0.2), 60)
     assert result.interval is not None
-    assert (result.interval.method, result.interval.assumption) == ("group jackknife", "independent")
+    assert (result.interval.method, result.interval.assumption) == ("infinitesimal jackknife", "independent")
     assert result.interval.estimand.startswith("V_T(pi)")
     assert result.interval.low < result.value < result.interval.high
 
@@ -249,7 +248,9 @@ def test_options_out_of_range_are_refused(options: dict[str, Any]) -> None:
         bc.ClockReplay(**options)
 
 
-@pytest.mark.parametrize(("replicates", "message"), [("often", "give a number, 'auto' or None"), (59, "at least 60")])
+@pytest.mark.parametrize(
+    ("replicates", "message"), [("often", "give a number, 'auto' or None"), (7, "at least 8 passes")]
+)
 def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str) -> None:
     with pytest.raises(bc.OptionError, match=message):
         estimate(bc.UCB1(), replicates)
@@ -258,12 +259,11 @@ def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str
 def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
     log = uniform_log(300, 3)
     options: dict[str, Any] = {"evaluator": bc.ClockReplay(), "reward_model": 0.5, "horizon": 250}
-    result = bc.evaluate(log, bc.RoundRobin(), **options)
-    assert result.value == bc.evaluate(log, bc.RoundRobin(), **options, replicates=None).value
+    result = bc.evaluate(log, bc.RoundRobin(), **options, interval=bc.GroupJackknife())
     assert result.value == pytest.approx(0.5, abs=0.1)
     assert math.isnan(result.std_error)
     assert result.interval is None
-    assert result.notes[0].startswith("Subsets of the log are too short for 250 rounds")
+    assert result.notes[0].startswith("Not all subsets of the log reach 250 rounds")
 
 
 def test_a_stream_too_short_for_parts_is_refused(tmp_path: Path) -> None:

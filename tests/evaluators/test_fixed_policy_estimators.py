@@ -237,7 +237,7 @@ def test_a_tuned_estimate_states_the_error_of_the_untuned(evaluator: Any) -> Non
     assert select_threshold.std_error == pytest.approx(untuned.std_error)
     assert select_threshold.interval.low <= select_threshold.value <= select_threshold.interval.high
     assert select_threshold.interval.estimand == untuned.interval.estimand
-    assert any("SLOPE++ chose" in note for note in select_threshold.notes)
+    assert any("smallest estimated mean squared error" in note for note in select_threshold.notes)
 
 
 def test_warnings_of_poor_overlap_and_of_wrong_propensities() -> None:

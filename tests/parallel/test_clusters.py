@@ -210,7 +210,7 @@ class TestDask:
             assert main((words + where).split()) == 0
             printed.append(json.loads(capsys.readouterr().out))
         assert printed[0] == printed[1]
-        assert len(list((tmp_path / "kept").glob("ucb1-*/subset-*.piece"))) == 60
+        assert len(list((tmp_path / "kept").glob("ucb1-*/pass-*.piece"))) == 60
 
     def test_a_scheduler_without_workers_is_refused(self, monkeypatch: pytest.MonkeyPatch) -> None:
         from distributed import LocalCluster

@@ -27,13 +27,12 @@ from backcast.evaluators import _stream_checkpoint as stream_checkpoint
 from tests.support.logs import two_action_log
 from tests.support.policies import CountedLeader, count_runs
 
-PASSES, SUBSETS = 7, 60
-PIECES = PASSES + SUBSETS
+PIECES = 60  # passes over the log, one job each
 CLOCK = bc.ClockReplay()
 
 
 def ask(runs: Path, folder: Path | None, **options: Any) -> str:
-    asked = {"horizon": 8, "reward_model": 0.5, "replicates": SUBSETS, **options}
+    asked = {"horizon": 8, "reward_model": 0.5, "replicates": PIECES, **options}
     result = bc.evaluate(two_action_log(), CountedLeader(str(runs)), CLOCK, checkpoint=folder, **asked)
     return json.dumps(result.to_dict())
 
@@ -49,7 +48,7 @@ def test_more_replicates_go_on_from_fewer(tmp_path: Path, runs: Path) -> None:
     ask(runs, tmp_path / "kept")
     before = count_runs(runs)
     more = ask(runs, tmp_path / "kept", replicates=70, level=0.9)
-    assert count_runs(runs) == before + 1 + 10  # one pass more, and ten subsets
+    assert count_runs(runs) == before + 10
     assert more == ask(runs, None, replicates=70, level=0.9)
 
 
@@ -72,7 +71,7 @@ def test_another_question_is_refused(fact: str, tmp_path: Path) -> None:
         "evaluator": CLOCK,
         "horizon": 8,
     }
-    asked |= {"reward_model": 0.5, "replicates": SUBSETS, "checkpoint": tmp_path / "kept"}
+    asked |= {"reward_model": 0.5, "replicates": PIECES, "checkpoint": tmp_path / "kept"}
     bc.evaluate(**asked)
     OTHERS[fact](asked)
     with pytest.raises(bc.OptionError, match=rf"made with a different {fact} \(.*, now .*choose another folder"):
@@ -140,9 +139,9 @@ def test_a_run_that_was_stopped_goes_on(stop: int, tmp_path: Path, runs: Path) -
 @pytest.mark.parametrize(
     ("evaluator", "options"),
     [
-        (bc.DRns(q="auto"), {"replicates": SUBSETS}),
+        (bc.DRns(q="auto"), {"replicates": PIECES}),
         (CLOCK, {"interval": bc.Segments(4), "replicates": None}),
-        (CLOCK, {"replicates": SUBSETS, "reward_model": bc.CrossFit(bc.Constant())}),
+        (CLOCK, {"replicates": PIECES, "reward_model": bc.CrossFit(bc.Constant())}),
         (bc.DRns(q=0.05), {}),
     ],
     ids=["a search for q", "segments", "a model", "one pass"],
@@ -159,7 +158,7 @@ def test_parts_of_a_question_are_kept_apart(evaluator: Any, options: dict[str, A
 @pytest.mark.parametrize("evaluator", [CLOCK, bc.IPS()], ids=["paired", "one by one"])
 def test_comparisons_are_kept_too(evaluator: Any, tmp_path: Path) -> None:
     policies = {"a": bc.Fixed([0.5, 0.5]), "b": bc.Fixed([0.25, 0.75])}
-    asked: dict[str, Any] = {"horizon": 8 if evaluator is CLOCK else None, "reward_model": 0.5, "replicates": SUBSETS}
+    asked: dict[str, Any] = {"horizon": 8 if evaluator is CLOCK else None, "reward_model": 0.5, "replicates": PIECES}
     result = [
         json.dumps(bc.compare(two_action_log(), policies, evaluator, checkpoint=folder, **asked).to_dict())
         for folder in (None, tmp_path / "kept", tmp_path / "kept")
@@ -183,7 +182,7 @@ class Fills(CountedLeader):
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 
 policy = Fills(runs, pause=0.01)
-log, asked = two_action_log(), {"horizon": 8, "reward_model": 0.5, "replicates": SUBSETS}
+log, asked = two_action_log(), {"horizon": 8, "reward_model": 0.5, "replicates": PIECES}
 try:
     found = bc.evaluate(log, policy, CLOCK, checkpoint=folder if folder != "-" else None, **asked)
 except bc.WorkError as problem:

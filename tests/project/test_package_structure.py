@@ -27,6 +27,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.intervals._sample": {"evaluators"},
     "backcast.io._column_guesses": {"cli"},
     "backcast.io._columns": {"log"},
+    "backcast.evaluators._replicate_statistics": {"comparison"},
     "backcast.policies._calls": {
         "_engine",
         "checks",

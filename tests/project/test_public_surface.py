@@ -31,7 +31,8 @@ PROMISED = {
     "assumptions": "PlanAssumptions",
     "acceptance rules": "Budget Quantile WorstCase",
     "intervals": """
-        Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife Hoeffding Normal
+        Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife Hoeffding
+        InfinitesimalJackknife Normal
         Segments Student TheoremTwo
     """,
     "results": """

@@ -13,7 +13,7 @@ from scipy import stats
 import backcast as bc
 from backcast._engine.forward import RewardLaw, run_forward
 from backcast.environments import LinearEnvironment
-from backcast.evaluators._replicate_statistics import between_event_variance
+from backcast.evaluators._passes import between_event_variance
 from backcast.intervals.learning import group_influence
 
 ALARM = 1e-3  # odds of a false alarm of one test

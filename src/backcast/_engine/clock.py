@@ -28,11 +28,17 @@ from backcast.policies._calls import probabilities_of, start_copy, update_on_eve
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
+NO_EDGES: IntArray = np.zeros(0, dtype=np.int64)
 SCORING_BLOCK = 1 << 14  # events that a Python policy scores per call
 
 
 class Meters(NamedTuple):
-    """Per event: meter W_k, speed w_k, value R_k, sum of R_k over rounds, time until it fires, whether it is used."""
+    """Per event: meter W_k, speed w_k, value R_k and its sum over rounds, time until it fires, whether it is used.
+
+    The other columns are for standard errors (docs/theory.md, section 5): ``share`` is ``i_k = 1/(1 - W_k)`` while
+    unused, else 0; with ``o_k = i_k (R_k - V_t) / sum i``, ``reading`` is the sum of ``o_k`` over rounds, ``hazard``
+    the compensator of the event's acceptance, and ``own`` the sum of ``-o_k hazard_k``.
+    """
 
     meter: FloatArray
     speed: FloatArray
@@ -40,35 +46,54 @@ class Meters(NamedTuple):
     value_sum: FloatArray
     delay: FloatArray
     used: Any
+    share: FloatArray
+    reading: FloatArray
+    hazard: FloatArray
+    own: FloatArray
 
     @classmethod
     def of_length(cls, n: int) -> Meters:
         """Return meters at zero."""
-        used = np.zeros(n, dtype=np.bool_)
-        return cls(np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), np.zeros(n), used)
+        columns: dict[str, Any] = {name: np.zeros(n) for name in cls._fields}
+        return cls(**{**columns, "used": np.zeros(n, dtype=np.bool_)})
 
 
 class Rounds(NamedTuple):
-    """Per round: the event accepted, the value V_t, the exhausted mass."""
+    """Per round: the event accepted, the value V_t, the exhausted mass, the variance of reading V_t.
+
+    ``compensator[j]`` holds the compensators of all events at round ``edges[j]``.
+    """
 
     order: IntArray
     value: FloatArray
     exhausted: FloatArray
+    variance: FloatArray
+    edges: IntArray
+    compensator: Any
 
     @classmethod
-    def of_length(cls, n: int) -> Rounds:
-        """Return room for ``n`` rounds."""
-        return cls(np.zeros(n, dtype=np.int64), np.zeros(n), np.zeros(n))
+    def of_length(cls, horizon: int, n_events: int, edges: IntArray) -> Rounds:
+        """Return room for the rounds of a pass."""
+        compensator = np.zeros((edges.size, n_events), np.float32)
+        order = np.zeros(horizon, np.int64)
+        return cls(order, np.zeros(horizon), np.zeros(horizon), np.zeros(horizon), edges, compensator)
 
 
 @dataclass(frozen=True)
 class ClockPass:
-    """One pass: accepted events in order, V_t and exhausted mass by round, and event values averaged over rounds."""
+    """One pass: per round the accepted event, V_t, the exhausted mass, the variance of reading V_t.
+
+    Per event: the value R_k averaged over rounds, and what standard errors need (see :class:`Meters`), per round.
+    """
 
     order: IntArray
     value: FloatArray
     exhausted: FloatArray
+    variance: FloatArray
     event_values: FloatArray
+    reading: FloatArray
+    own: FloatArray
+    compensator: Any
 
     @property
     def n_rounds(self) -> int:
@@ -76,18 +101,33 @@ class ClockPass:
         return self.order.size
 
 
-def run_clock_pass(policy: Any, log: Log, events: EventArrays, horizon: int, rng: np.random.Generator) -> ClockPass:
+def run_clock_pass(
+    policy: Any,
+    log: Log,
+    events: EventArrays,
+    horizon: int,
+    rng: np.random.Generator,
+    edges: IntArray = NO_EDGES,
+) -> ClockPass:
     """Run a copy of the policy for ``horizon`` rounds, or until no event can fire.
 
-    ``events.uniforms`` are the thresholds.
+    ``events.uniforms`` are the thresholds; ``edges`` are rounds at which compensators are recorded.
     """
     policy = start_copy(policy, log, rng)
     horizon = min(horizon, len(log))
-    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon)
+    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges)
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python
-    n_rounds = run(policy, log, events, meters, rounds)
-    event_values = meters.value_sum / max(n_rounds, 1)
-    return ClockPass(rounds.order[:n_rounds], rounds.value[:n_rounds], rounds.exhausted[:n_rounds], event_values)
+    n = run(policy, log, events, meters, rounds)
+    return ClockPass(
+        order=rounds.order[:n],
+        value=rounds.value[:n],
+        exhausted=rounds.exhausted[:n],
+        variance=rounds.variance[:n],
+        event_values=meters.value_sum / max(n, 1),
+        reading=meters.reading / max(n, 1),
+        own=meters.own / max(n, 1),
+        compensator=rounds.compensator,
+    )
 
 
 def _run_compiled(policy: CompiledPolicy, log: Log, events: EventArrays, meters: Meters, rounds: Rounds) -> int:
@@ -136,28 +176,40 @@ def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start:
         set_speed_and_value(events, probabilities[i], start + i, meters)
 
 
+class Reading(NamedTuple):
+    """V_t, the exhausted mass, and the sums of ``i_k`` and ``i_k w_k`` over unused events."""
+
+    value: float
+    exhausted: float
+    weight: float
+    hazard: float
+
+
 @compiled
-def read_clock(meters: Meters, thresholds: FloatArray) -> tuple[float, float]:
-    """Return V_t and the exhausted mass, and set the time until each unused event fires.
+def read_clock(meters: Meters, thresholds: FloatArray) -> Reading:
+    """Read V_t and the exhausted mass, and set the time until each unused event fires.
 
     ``V_t = sum i_k R_k / sum i_k`` over unused events with ``i_k = 1/(1 - W_k)``; the exhausted mass is
     ``mean w_k [W_k >= 1]``.
     """
     meter, speed, value, delay, used = meters.meter, meters.speed, meters.value, meters.delay, meters.used
-    total = weight = exhausted = 0.0
+    total = weight = exhausted = hazard = 0.0
     for k in range(meter.size):
         if used[k]:
+            meters.share[k] = 0.0
             delay[k] = np.inf
             if meter[k] >= 1.0:
                 exhausted += speed[k]
             continue
         share = 1.0 / (1.0 - meter[k])
+        meters.share[k] = share
         weight += share
+        hazard += share * speed[k]
         total += share * value[k]
         delay[k] = (thresholds[k] - meter[k]) / speed[k] if speed[k] > 0.0 else np.inf
     if weight == 0.0:
-        return np.nan, 1.0
-    return total / weight, exhausted / meter.size
+        return Reading(np.nan, 1.0, 0.0, 0.0)
+    return Reading(total / weight, exhausted / meter.size, weight, hazard)
 
 
 @compiled
@@ -178,28 +230,69 @@ def next_to_fire(delay: FloatArray, most: int) -> IntArray:
 
 
 @compiled
-def move_clock(meters: Meters, fired: IntArray) -> None:
-    """Advance all meters until the last of these events has fired, mark them used, and add up the values."""
-    meter, speed, duration = meters.meter, meters.speed, meters.delay[fired[-1]]
-    value, value_sum = meters.value, meters.value_sum
+def move_clock(meters: Meters, reading: Reading, fired: IntArray, thresholds: FloatArray) -> float:
+    """Advance all meters until the last of these events has fired, mark them used, and add up what is recorded.
+
+    Returns the variance ``sum_k o_k^2`` of reading V_t.
+    """
+    meter, speed, duration, n_rounds = meters.meter, meters.speed, meters.delay[fired[-1]], fired.size
+    value, value_sum, share, hazard = meters.value, meters.value_sum, meters.share, meters.hazard
+    variance = 0.0
     for k in range(meter.size):
-        meter[k] += speed[k] * duration
-        value_sum[k] += fired.size * value[k]
+        value_sum[k] += n_rounds * value[k]
+        moved = meter[k] + speed[k] * duration
+        if share[k] > 0.0:
+            influence = share[k] / reading.weight * (value[k] - reading.value)
+            variance += influence * influence
+            meters.reading[k] += n_rounds * influence
+            meters.own[k] -= n_rounds * influence * hazard[k]
+            if n_rounds == 1:
+                hazard[k] += share[k] * speed[k] / reading.hazard  # the probability that it is the next to fire
+            else:
+                # the integral of w/(1 - W) until the event fires, or the clock stops
+                hazard[k] += np.log((1.0 - meter[k]) / (1.0 - min(moved, thresholds[k])))
+        meter[k] = moved
     for k in fired:
         meters.used[k] = True
+    return variance
+
+
+@compiled
+def exhausted_within(meters: Meters, durations: FloatArray) -> FloatArray:
+    """Return the mass ``mean w_k [W_k < 1 <= W_k + w_k d_i]`` that is exhausted by each of the ascending durations.
+
+    >>> meters = Meters.of_length(2)._replace(meter=np.array([0.0, 0.5]), speed=np.array([2.0, 1.0]))
+    >>> exhausted_within(meters, np.array([0.25, 0.5, 0.75]))
+    array([0. , 1.5, 1.5])
+    """
+    meter, speed = meters.meter, meters.speed
+    mass = np.zeros(durations.size)
+    for k in range(meter.size):
+        if meter[k] < 1.0 and meter[k] + speed[k] * durations[-1] >= 1.0:
+            first = np.searchsorted(durations, (1.0 - meter[k]) / speed[k])
+            mass[min(first, durations.size - 1)] += speed[k]
+    return np.cumsum(mass) / meter.size
 
 
 @compiled
 def play_rounds(t: int, batch_size: int, events: EventArrays, meters: Meters, rounds: Rounds) -> IntArray:
-    """Play the rounds of one update: the policy is the same in all of them, and so is V_t; return the fired events."""
-    value, exhausted = read_clock(meters, events.uniforms)
+    """Play the rounds of one update and return the fired events.
+
+    The policy is the same in all of them, and so is V_t; what is exhausted grows with every event that fires.
+    """
+    reading = read_clock(meters, events.uniforms)
     fired = next_to_fire(meters.delay, min(batch_size, rounds.order.size - t))
     if fired.size > 0:
-        for i in range(fired.size):
-            rounds.order[t + i] = fired[i]
-            rounds.value[t + i] = value
-            rounds.exhausted[t + i] = exhausted
-        move_clock(meters, fired)
+        end = t + fired.size
+        rounds.order[t:end] = fired
+        rounds.value[t:end] = reading.value
+        rounds.exhausted[t:end] = reading.exhausted
+        if fired.size > 1:
+            rounds.exhausted[t + 1 : end] += exhausted_within(meters, meters.delay[fired[:-1]])
+        rounds.variance[t:end] = move_clock(meters, reading, fired, events.uniforms)
+        for j in range(rounds.edges.size):
+            if t < rounds.edges[j] <= end:
+                rounds.compensator[j, :] = meters.hazard
     return fired
 
 

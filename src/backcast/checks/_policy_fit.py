@@ -12,7 +12,7 @@ from backcast.checks._evidence import SURE, shortfall_evidence
 from backcast.checks.findings import Finding, PolicyFit, Verdict, worst_verdict
 from backcast.diagnostics import effective_sample_size
 from backcast.evaluators._weighted_events import weight_events
-from backcast.policies._calls import describe_policy
+from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
 
 if TYPE_CHECKING:
@@ -33,7 +33,7 @@ def fit_policy(facts: LogFacts, policy: Any, *, in_log_order: bool) -> tuple[Pol
     well_covered = size >= max(GOOD, 0.05 * facts.n)
     evaluator, reason = _recommend_evaluator(is_learning(policy), in_log_order, well_covered, worst_verdict(findings))
     fit = PolicyFit(
-        policy=describe_policy(policy),
+        policy=describe(policy),
         learning=is_learning(policy),
         effective_sample_size=size,
         mean_weight=float(weights.mean()),

@@ -39,7 +39,7 @@ from backcast.report.text import FOLD, NO_WRAP, NUMBER, make_table
 from backcast.results import load_result
 
 # of the demo: some seconds on two cores; the policies learn after every ten visitors
-HORIZON, BATCH, REPLICATES, JOBS = 200, 10, 240, 2
+HORIZON, BATCH, REPLICATES, JOBS = 200, 10, 48, 2
 ASSUMPTIONS = ("reward_sd", "weight", "horizon", "agreement", "run_sd")
 
 

@@ -74,6 +74,7 @@ INTERVALS = Registry(
         "anytime": "Anytime",
         "theorem-2": "TheoremTwo",
         "segments": "Segments",
+        "infinitesimal-jackknife": "InfinitesimalJackknife",
         "group-jackknife": "GroupJackknife",
         "normal": "Normal",
         "student": "Student",

@@ -194,9 +194,9 @@ RUN = _panel(
     Option(
         "interval",
         TEXT,
-        "In place of the evaluator's default. For learning policies: group-jackknife, segments, theorem-2, anytime; "
-        "for fixed ones: normal, student, bootstrap, bca, hoeffding, empirical-bernstein, clopper-pearson, "
-        "cressie-read, betting.",
+        "In place of the evaluator's default. For learning policies: infinitesimal-jackknife, group-jackknife, "
+        "segments, theorem-2, anytime; for fixed ones: normal, student, bootstrap, bca, hoeffding, "
+        "empirical-bernstein, clopper-pearson, cressie-read, betting.",
         metavar="INTERVAL",
         names=INTERVALS,
     ),
@@ -206,7 +206,7 @@ RUN = _panel(
     Option(
         "replicates",
         TEXT_OR_COUNT,
-        "Runs on subsets of the log, for the standard error of a learning policy; auto adds runs until the "
+        "Passes over the log, for value and standard error of a learning policy; auto adds passes until the "
         "Monte-Carlo error is small. The evaluator's default if not given.",
         metavar="N|auto|none",
     ),

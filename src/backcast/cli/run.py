@@ -19,8 +19,7 @@ from backcast.cli.settings import Settings
 from backcast.errors import OptionError, StopEvaluation, did_you_mean
 from backcast.io.limits import free_memory
 
-# for the length of the progress bar: passes over the whole log, and the usual number of subsets, each a quarter of it
-WHOLE_PASSES, USUAL_REPLICATES = 16, 300
+USUAL_PASSES = 48  # passes over the whole log, for the length of the progress bar
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 VW_OPTIONS = ("n_actions", "hash_size", "reward_range")
 TABLE_OPTIONS = (*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities")
@@ -148,7 +147,7 @@ class RunOptions:
         )
         if replicates is None or (replicates == "default" and not replicated_by_default):
             return 1
-        return WHOLE_PASSES + (replicates if isinstance(replicates, int) else USUAL_REPLICATES) // 4
+        return replicates if isinstance(replicates, int) else USUAL_PASSES
 
 
 def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:

@@ -22,7 +22,8 @@ from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_not
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, average_curves, block_edges, mean_curve
-from backcast.evaluators._replicate_statistics import PassResult
+from backcast.evaluators._passes import PassResult
+from backcast.evaluators._replicate_statistics import Precision
 from backcast.evaluators._replicates import OnePass, ReplicateInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import Segments, student_interval
@@ -57,30 +58,20 @@ class PartResults:
     horizon: int
     n_events: int
     notes: tuple[str, ...] = ()
-    method: str = "paired by part, Student"
+    method: str = "Student over parts"
 
     @property
     def has_standard_errors(self) -> bool:
         """Whether there are standard errors: always, because there are at least two parts."""
         return True
 
-    @property
-    def degrees_of_freedom(self) -> int:
-        """Degrees of freedom of the standard errors: parts less one."""
-        return len(self.parts) - 1
-
     def part_values(self) -> FloatArray:
         """Return the ``(parts, policies)`` mean values over passes."""
         return np.array([[result.values.mean() for result in row] for row in self.parts])
 
-    def covariance(self) -> tuple[FloatArray, FloatArray]:
-        """Return the ``(P, P)`` covariance of the values, Monte-Carlo error included, and zeros."""
-        total = np.atleast_2d(np.cov(self.part_values().T)) / len(self.parts)
-        return total, np.zeros_like(total)
-
-    def difference_variance(self, a: int, b: int) -> tuple[float, float]:
-        """Return the variance of the difference of two values over logs, and that of its Monte-Carlo error."""
-        return split_variance([row[a].values - row[b].values for row in self.parts])
+    def difference_precision(self, a: int, b: int) -> Precision:
+        """Return the precision of the difference of two values."""
+        return Precision(*split_variance([row[a].values - row[b].values for row in self.parts]), len(self.parts) - 1)
 
     def to_estimate(self, policy: int, request: EvaluationRequest, evaluator: str) -> Estimate:
         """Return the estimate of one policy."""

@@ -36,6 +36,8 @@ from backcast.log import Log
 from backcast.policies._calls import start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split, as_out_of_sample
+from backcast.reward_models.regression import PerAction
 
 RANGE_EVENTS = 65_536  # events of a stream whose rewards stand for a range that was not declared
 SINGLE_RUN_NOTE = (
@@ -56,7 +58,8 @@ POOLED_NOTE = (
 class ReplayResult:
     """Trajectories of a replay, sums by round, and the log it ran on (None for a stream, or if it was stopped).
 
-    ``value_range`` contains rewards and predictions, which bounds on a single event need.
+    ``value_range`` contains rewards and predictions, which bounds on a single event need. ``looks_ahead`` is whether
+    the reward model was fitted on later events too.
     """
 
     trajectories: list[Trajectory]
@@ -68,6 +71,7 @@ class ReplayResult:
     smallest_is_known: bool
     c_max: float
     notes: tuple[str, ...] = ()
+    looks_ahead: bool = False
 
     @classmethod
     def from_run(cls, run: ReplayRun, trajectories: list[Trajectory], log: Log | None = None) -> ReplayResult:
@@ -131,6 +135,9 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
     if isinstance(request.log, LogStream):
         result = _replay_stream(request, request.log, schedule, streams)
     else:
+        if request.reward_model is None:
+            # in log order, so that predictions depend on earlier events only
+            request = replace(request, reward_model=Progressive(PerAction()))
         log, predictions = out_of_sample_predictions(request)
         result = replay(
             log,
@@ -143,6 +150,8 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
             record_order=True,
             on_progress=request.execution.on_progress,
         )
+        looks_ahead = isinstance(as_out_of_sample(request.reward_model), CrossFit | Split)
+        result = replace(result, looks_ahead=looks_ahead)
     if not result.complete:
         last = result.trajectories[-1]
         n_events = int(last.sums["events"])
@@ -242,7 +251,9 @@ def replay_interval(
             ends = float(np.clip(ends[0], *result.reward_range)), float(np.clip(ends[1], *result.reward_range))
     # sqrt(sum c^2 (R_k - mean)^2) / C: of V(pi_PV), given the run
     error = math.sqrt(variation) / weight
-    return error, Interval(*ends, level, name, "martingale", PROGRESSIVE_VALUE), notes
+    # with a model that was fitted on later events too, the deviations are no martingale differences
+    assumption = "independent" if result.looks_ahead else "martingale"
+    return error, Interval(*ends, level, name, assumption, PROGRESSIVE_VALUE), notes
 
 
 def _largest_weight(method: Anytime | TheoremTwo, result: ReplayResult) -> float:

@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
@@ -19,19 +20,27 @@ from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, PassResult, ReplicateTable
-from backcast.intervals.learning import GroupJackknife
+from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
+from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, ReplicateTable
+from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 
-FIRST_PASSES, MOST_PASSES = 16, 96
+PILOT_PASSES = 16  # full passes from which the number of passes is chosen
+FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
+PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
 MOST_BATCHES = 3  # batches of subset replicates
 PILOTS = 8  # subset replicates from which the size of subsets is chosen
 SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
+SMALL_NOISE = 0.04  # squared relative error of a standard error due to passes, at which they are enough
+NO_MEMBERS: FloatArray = np.zeros((0, 1))
 NOISY_SHARE = 0.5  # noise share of the jackknife above which more subsets are run
 TOO_SHORT = (
-    "Subsets of the log are too short for {} rounds, so there is no standard error; ask for a shorter horizon, or give "
-    "a longer log."
+    "Not all subsets of the log reach {} rounds, and those that do would be selected by their values, so there is no "
+    "standard error; ask for a shorter horizon, or give a longer log."
+)
+MORE_FOR_OTHERS = (
+    "{} passes were run for all policies, as many as the least precise of them or of their differences needs."
 )
 
 
@@ -77,69 +86,132 @@ def run_replicates(
     policies: Sequence[Any],
     *,
     one_pass: OnePass,
+    default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
 ) -> ReplicateTable:
-    """Run full passes and subset replicates for all policies; full passes only if no replicates are requested."""
-    method = request.interval or GroupJackknife()
-    if not isinstance(method, GroupJackknife):
+    """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
+
+    A pass that does not reach the horizon is never left out of a mean. If a full pass falls short, the call fails; if a
+    subset does, there are no standard errors.
+    """
+    method = request.interval or default_interval
+    if not isinstance(method, type(default_interval) | GroupJackknife):
         raise OptionError(
-            f"{type(method).__name__} is not an interval for replicates; use GroupJackknife() or Segments()"
+            f"{type(method).__name__} is not an interval for replicates; use {type(default_interval).__name__}(), "
+            "GroupJackknife() or Segments()"
         )
-    n_passes, n_subsets = _planned_numbers(request, method)
-    groups = Groups.from_seed(len(inputs.log), method.groups, request.seed)
-    with closing(_Runner(one_pass, policies, inputs, request, groups)) as runner:
-        # 1. full passes: the value
+    n_groups = method.groups if isinstance(method, GroupJackknife) else 1
+    groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
+    with closing(_Runner(one_pass, policies, inputs, request, groups, horizon_error)) as runner:
+        if isinstance(method, GroupJackknife):
+            return _run_subsets(runner, method, long_enough)
+        return _run_full_passes(runner)
+
+
+def _run_full_passes(runner: _Runner) -> ReplicateTable:
+    """Run full passes for values and standard errors, as many as pilot passes show to be needed.
+
+    Passes of the value are not added until it looks precise: if the policy rarely takes a turn that matters, passes
+    without it look precise, and stopping there would select them (a bias of 0.4 standard errors in bench/accuracy's
+    selection benchmark). The pilots decide on the number and are not part of the value, unless the run is stopped.
+    """
+    inputs, request = runner.inputs, runner.request
+    pilots: list[list[PassResult]] = []
+    n_passes = _number_of_passes(request)
+    template = ReplicateTable(
+        [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), values_only=request.replicates is None
+    )
+    try:
+        if request.replicates == "auto":
+            pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+            if not runner.stopped:
+                n_passes = _passes_needed(replace(template, full=pilots))
         full = runner.full_passes(range(n_passes))
-        _check_horizon(full, inputs, horizon_error)
-        table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
-        if request.replicates is None:
-            note = partial_note(f"{len(full)} of {n_passes} passes over the log")
-            return replace(table, notes=(note,)) if runner.stopped else table
-        try:
-            # 2. pilots: how many groups a subset has
-            pilot = (
-                _Pilot(method.groups_per_subset, [])
-                if method.groups_per_subset
-                else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
-            )
-            # 3. subset replicates: the standard error
-            if pilot is not None:
-                table = _with_subsets(runner, table, pilot, range(n_subsets))
-                if not table.has_standard_errors and not runner.stopped:
-                    pilot = None
-            if pilot is None:
-                return _without_errors(runner, table, horizon_error)
-            # 4. more of both, if their number is not given
-            if request.replicates == "auto":
-                table = _refine(runner, table, pilot.n_groups, n_subsets)
-        except StopEvaluation:
-            pass
-        return _with_partial_note(table, n_passes, n_subsets) if runner.stopped else table
+    except StopEvaluation:
+        full = []
+    table = replace(template, full=pilots + full if runner.stopped else full)
+    if runner.stopped:
+        n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
+        return replace(table, notes=(_partial_note(table, n_passes + n_pilots, 0),))
+    if len(runner.policies) > 1 and n_passes > FIRST_PASSES and request.replicates == "auto":
+        return replace(table, notes=(MORE_FOR_OTHERS.format(n_passes),))
+    return table
+
+
+def _passes_needed(pilots: ReplicateTable) -> int:
+    """Return how many passes make Monte-Carlo variance and the noise of standard errors small, for all quantities."""
+    n_pilots, n = len(pilots.full), len(pilots.full[0])
+    needed = 0.0
+    for term in (
+        *(pilots.influences.of_value(policy) for policy in range(n)),
+        *(pilots.influences.of_difference(a, b) for a, b in combinations(range(n), 2)),
+    ):
+        variance = term.sampling + term.monte_carlo
+        if term.sampling > 0:
+            noise = math.sqrt(term.pass_noise / (4 * SMALL_NOISE)) / variance
+            needed = max(needed, term.monte_carlo / (SMALL_SHARE * term.sampling), noise)
+    steps = math.ceil(min(needed * n_pilots, MOST_PASSES) / MORE_PASSES)
+    return max(FIRST_PASSES, steps * MORE_PASSES)
+
+
+def _number_of_passes(request: EvaluationRequest) -> int:
+    if not isinstance(request.replicates, int):
+        return FIRST_PASSES
+    if request.replicates < FEWEST_PASSES:
+        raise OptionError(
+            f"replicates is {request.replicates}; a standard error needs at least {FEWEST_PASSES} passes, and "
+            f"{FIRST_PASSES} to be stable. Give None for a value without a standard error"
+        )
+    return request.replicates
+
+
+def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnough) -> ReplicateTable:
+    """Run full passes for the values, and passes over subsets of groups for standard errors."""
+    inputs, request = runner.inputs, runner.request
+    n_passes, n_subsets = _planned_numbers(request, method)
+    # 1. full passes: the value
+    full = runner.full_passes(range(n_passes))
+    table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
+    if request.replicates is None:
+        note = partial_note(f"{len(full)} of {n_passes} passes over the log")
+        return replace(table, values_only=True, notes=(note,) if runner.stopped else ())
+    try:
+        # 2. pilots: how many groups a subset has
+        pilot = (
+            _Pilot(method.groups_per_subset, [])
+            if method.groups_per_subset
+            else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
+        )
+        # 3. subset replicates: the standard error
+        if pilot is not None:
+            table = _with_subsets(runner, table, pilot, range(n_subsets))
+        # 4. more of both, if their number is not given
+        if pilot is not None and table.member.size and request.replicates == "auto":
+            table = _refine(runner, table, pilot.n_groups, n_subsets)
+        if not table.member.size and not runner.stopped:
+            numbers = range(len(table.full), PERMUTATIONS)
+            table = replace(table, full=table.full + runner.full_passes(numbers))
+    except StopEvaluation:
+        pass
+    notes = () if table.member.size or runner.stopped else (TOO_SHORT.format(table.horizon),)
+    table = replace(table, values_only=not table.member.size)
+    if runner.stopped:
+        notes = (_partial_note(table, n_passes, n_subsets),)
+    return replace(table, notes=notes)
 
 
 def _planned_numbers(request: EvaluationRequest, method: GroupJackknife) -> tuple[int, int]:
     """Return how many full passes and how many subset replicates are run at first."""
     replicates, fewest = request.replicates, SUBSETS_PER_GROUP * method.groups
     if not isinstance(replicates, int):
-        return FIRST_PASSES, 10 * method.groups
+        return PERMUTATIONS, 10 * method.groups
     if replicates < fewest:
         raise OptionError(
             f"replicates is {replicates}; the jackknife over {method.groups} groups needs at least {fewest}, and "
             f"{10 * method.groups} for a stable error"
         )
     return max(4, min(40, replicates // 8)), replicates
-
-
-def _check_horizon(
-    passes: list[list[PassResult]],
-    inputs: ReplicateInputs,
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
-) -> None:
-    for row in passes:
-        short = [result.rounds for result in row if not result.reached_horizon]
-        if short:
-            raise horizon_error(inputs, max(short))
 
 
 class _Pilot(NamedTuple):
@@ -153,74 +225,61 @@ def _run_pilots(runner: _Runner, n: int, long_enough: LongEnough) -> _Pilot | No
     """Return the fewest groups, from a quarter on, whose subsets are long enough for every policy; else the most.
 
     A single replicate is not enough: what a subset exhausts depends on which rare events are in it. A size is usable if
-    half of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
+    all of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
     """
     total = runner.n_groups
     largest = None
     for n_groups in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
         rows = runner.subsets(runner.draw_groups(n_groups, range(n)))
-        reached = sum(all(result.reached_horizon for result in row) for row in rows)
-        if 2 * reached >= n:
+        if all(result.reached_horizon for row in rows for result in row):
             largest = _Pilot(n_groups, rows)
-        if reached == n and all(long_enough(results) for results in zip(*rows, strict=True)):
-            break
+            if all(long_enough(results) for results in zip(*rows, strict=True)):
+                break
     return largest
 
 
 def _with_subsets(runner: _Runner, table: ReplicateTable, pilot: _Pilot, numbers: range) -> ReplicateTable:
-    """Return the table with subset replicates of these numbers, the first of which are the pilots."""
+    """Return the table with subset replicates of these numbers, the first of which are the pilots.
+
+    If one of them falls short of the horizon, the table is without subsets: the others would be selected.
+    """
     chosen = runner.draw_groups(pilot.n_groups, numbers)
     rows = pilot.rows + runner.subsets(chosen[len(pilot.rows) :])
-    reached = [i for i, row in enumerate(rows) if all(result.reached_horizon for result in row)]
-    member = np.array([np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen])
-    return replace(
-        table,
-        subset=table.subset + [rows[i] for i in reached],
-        member=np.concatenate([table.member, member[reached]]),
-    )
-
-
-def _without_errors(
-    runner: _Runner,
-    table: ReplicateTable,
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
-) -> ReplicateTable:
-    """Return the table of ``FIRST_PASSES`` full passes alone, with a note on why there is no standard error."""
-    full = table.full[:FIRST_PASSES]
-    if not runner.stopped:
-        full = full + runner.full_passes(range(len(full), FIRST_PASSES))
-    _check_horizon(full, runner.inputs, horizon_error)
-    notes: tuple[str, ...] = (TOO_SHORT.format(table.horizon),)
-    if runner.stopped:
-        notes += (partial_note(f"{len(full)} of {FIRST_PASSES} passes over the log"),)
-    return replace(table, full=full, subset=[], member=table.member[:0], notes=notes)
+    if not all(result.reached_horizon for row in rows for result in row):
+        return replace(table, subset=[], member=table.member[:0])
+    member = [np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen[: len(rows)]]
+    return replace(table, subset=table.subset + rows, member=np.concatenate([table.member, member]))
 
 
 def _refine(runner: _Runner, table: ReplicateTable, n_groups: int, n_subsets: int) -> ReplicateTable:
     """Run more subsets until the jackknife's noise is small, then more passes until Monte-Carlo error is."""
     for batch in range(1, MOST_BATCHES):
-        if runner.stopped:
-            return table
-        if table.noise_share() <= NOISY_SHARE:
+        if runner.stopped or table.noise_share() <= NOISY_SHARE:
             break
         numbers = range(batch * n_subsets, (batch + 1) * n_subsets)
         table = _with_subsets(runner, table, _Pilot(n_groups, []), numbers)
-    while len(table.full) < MOST_PASSES and not runner.stopped and not table.is_precise(SMALL_SHARE):
-        numbers = range(len(table.full), len(table.full) + FIRST_PASSES)
+        if not table.member.size:
+            return table
+    while len(table.full) < MOST_PERMUTATIONS and not runner.stopped:
+        if all(each.monte_carlo <= SMALL_SHARE * each.sampling for each in table.all_precisions()):
+            break
+        numbers = range(len(table.full), len(table.full) + MORE_PASSES)
         table = replace(table, full=table.full + runner.full_passes(numbers))
     return table
 
 
-def _with_partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> ReplicateTable:
+def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
     # more than at first planned: how many there would have been in the end is not known
     counts = [
-        f"{finished} of {planned}" if finished < planned else f"{finished}"
-        for finished, planned in ((len(table.full), n_passes), (len(table.subset), n_subsets))
+        f"{finished} of {planned} {kind}" if finished < planned else f"{finished} {kind}"
+        for finished, planned, kind in (
+            (len(table.full), n_passes, "passes over the log"),
+            (len(table.subset), n_subsets, "replicates"),
+        )
+        if planned
     ]
-    note = partial_note(f"{counts[0]} passes over the log and {counts[1]} replicates")
-    if not table.has_standard_errors:
-        note += " These are not enough for a standard error."
-    return replace(table, notes=(note,))
+    note = partial_note(" and ".join(counts))
+    return note if table.has_standard_errors else f"{note} These are not enough for a standard error."
 
 
 @dataclass
@@ -232,6 +291,7 @@ class _Runner:
     inputs: ReplicateInputs
     request: EvaluationRequest
     groups: Groups
+    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached]
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
 
@@ -252,10 +312,16 @@ class _Runner:
         seeds = ((i, seed_sequence(self.request.seed, SeedKey.GROUPS, i)) for i in numbers)
         return [(i, np.random.default_rng(seed).choice(self.n_groups, n, replace=False).tolist()) for i, seed in seeds]
 
-    def full_passes(self, numbers: Iterable[int]) -> list[list[PassResult]]:
-        """Run passes over the whole log."""
+    def full_passes(
+        self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS
+    ) -> list[list[PassResult]]:
+        """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        return self._run([Job(("pass", i), (None, (SeedKey.FULL_PASS, i)), n) for i in numbers])
+        passes = self._run([Job((name, i), (None, (key, i)), n) for i in numbers])
+        short = [result.rounds for row in passes for result in row if not result.reached_horizon]
+        if short:
+            raise self.horizon_error(self.inputs, min(short))
+        return passes
 
     def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[PassResult]]:
         """Run passes over subsets of groups."""

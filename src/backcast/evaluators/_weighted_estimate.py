@@ -23,7 +23,6 @@ from backcast.evaluators._weight_transforms import (
     TransformFamily,
     WeightTransform,
     check_threshold,
-    slope_plus_plus,
 )
 from backcast.evaluators._weighted_events import (
     WeightedBlock,
@@ -54,7 +53,6 @@ from backcast.policies._calls import class_name_of
 TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
 FEW_EVENTS = 30  # effective events below which an interval is not reliable
 FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
-SLOPE_SES = 2.0  # half-width of a candidate in standard errors
 
 
 def _mean(moments: Moments) -> Aggregate:
@@ -99,7 +97,7 @@ class WeightedEstimator:
 
 @dataclass(frozen=True)
 class TransformedEstimator:
-    """An evaluator of fixed policies with transformed weights, at a given threshold or one chosen by SLOPE++."""
+    """An evaluator of fixed policies with transformed weights, at a given threshold or one chosen by the log."""
 
     threshold: Threshold = "auto"
     spec: ClassVar[EstimatorSpec]
@@ -124,21 +122,24 @@ class TransformedEstimator:
 
 
 def select_threshold(neutral: Estimate, grid: tuple[float, ...], moments: list[Moments]) -> Estimate:
-    """Return the estimate at the threshold that SLOPE++ chooses, with the error of the neutral estimate.
+    """Return the estimate at the threshold of the smallest estimated mean squared error.
 
-    The bias of a chosen transform cannot be estimated, nor the noise of a model that replaces weights; the neutral
-    estimate has neither, so its standard error and interval (extended to contain the value) stay valid.
+    The bias is estimated by the difference to the neutral estimate, the first, which has none. Both use the same
+    events, so the difference is known far better than either value. With a biased reward model SLOPE++, which compares
+    separate intervals, was up to three times worse than the neutral estimate, this rule at most an eighth worse.
+    Standard error and interval (extended to contain the value) are those of the neutral estimate, because the bias of
+    a chosen transform is not known well enough to be subtracted.
     """
     values = np.array([sums.mean[BASE] + sums.mean[TERM] for sums in moments])
-    half_widths = np.array([SLOPE_SES * std_error(Mean(), sums) for sums in moments])
-    best = slope_plus_plus(values, np.nan_to_num(half_widths))
+    errors = np.array([std_error(Mean(), sums) for sums in moments])
+    best = int(np.argmin(np.nan_to_num(errors) ** 2 + (values - values[0]) ** 2))
     threshold, value = grid[best], float(values[best])
     interval = neutral.interval
     if interval is not None:
         interval = replace(interval, low=min(interval.low, value), high=max(interval.high, value))
     note = (
-        f"SLOPE++ chose the threshold {threshold:g}; standard error and interval are those of the estimate with "
-        "untransformed weights"
+        f"the threshold {threshold:g} has the smallest estimated mean squared error; standard error and interval are "
+        "those of the estimate with untransformed weights"
     )
     estimate = replace(neutral, value=value, interval=interval, notes=(*neutral.notes, note))
     return with_threshold(estimate, threshold, tuned=True)

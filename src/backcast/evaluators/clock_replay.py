@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast._engine.clock import ClockPass, run_clock_pass
+from backcast._engine.clock import NO_EDGES, ClockPass, run_clock_pass
 from backcast._engine.replay_loop import EventArrays
 from backcast._request import EvaluationRequest, SeedKey, seed_sequence
 from backcast._validation import at_least, count
@@ -22,16 +22,14 @@ from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
-from backcast.evaluators._replicate_statistics import (
-    PassResult,
-    ReplicateTable,
-    between_event_variance,
-    separate_histories,
-)
+from backcast.evaluators._passes import PassResult, between_event_variance, bin_edges, bin_values, separate_histories
+from backcast.evaluators._replicate_statistics import ReplicateTable
 from backcast.evaluators._replicates import ReplicateInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
 from backcast.log import Log
+from backcast.policies.base import batch_size_of, is_learning
 
 EXHAUSTED_SHARE = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
@@ -95,6 +93,7 @@ class ClockReplay:
             request,
             policies,
             one_pass=self.run_pass,
+            default_interval=InfinitesimalJackknife(),
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
         )
@@ -114,9 +113,12 @@ class ClockReplay:
             bias_certificate=float(np.mean([result.certificate for result in results])),
             sampling_error=sampling_error,
             monte_carlo_error=monte_carlo_error,
-            value_spread=math.sqrt(between_event_variance([result.event_values for result in results])),
+            value_spread=math.sqrt(
+                between_event_variance([result.event_values for result in results if not result.rows.size])
+            ),
             separate_histories=separate_histories([result.accepted for result in results], n_events),
             propensities_estimated=request.log.propensities_estimated,
+            degrees_of_freedom=passes.precision(policy).degrees_of_freedom if passes.has_standard_errors else math.nan,
         )
         return passes.to_estimate(policy, request, self.name, diagnostics)
 
@@ -132,35 +134,46 @@ class ClockReplay:
     ) -> PassResult:
         """Run one pass over these rows (None: the whole log, or a pool of it).
 
-        The values of events and the history are reported for full passes only.
+        What is known of single events is reported for full passes only.
         """
+        log, predicted, horizon = inputs
         rng = np.random.default_rng(seed)
+        is_subset = rows is not None
+        if rows is None and len(log) > self.pool:
+            rows = np.sort(rng.choice(len(log), self.pool, replace=False))
         if rows is not None:
-            return _pass_over(policy, inputs, rows, rng)[0]
-        if len(inputs.log) > self.pool:
-            rows = np.sort(rng.choice(len(inputs.log), self.pool, replace=False))
-            result, clock_pass = _pass_over(policy, inputs, rows, rng)
-            return result._replace(accepted=rows[clock_pass.order])
-        result, clock_pass = _pass_over(policy, inputs, None, rng)
-        return result._replace(accepted=clock_pass.order, event_values=clock_pass.event_values)
+            log, predicted = log[rows], predicted if len(predicted) == 1 else predicted[rows]
+        edges = bin_edges(horizon, len(log), batch_size_of(policy) if is_learning(policy) else horizon)
+        clock_pass = _run_clock(policy, log, predicted, rng, horizon, NO_EDGES if is_subset else edges)
+        value = clock_pass.value
+        if value.size < horizon:
+            return PassResult(np.nan, np.zeros(0), value.size, np.inf)
+        blocks = block_edges(horizon)
+        result = PassResult(float(value.mean()), block_means(value, blocks), horizon, float(clock_pass.exhausted.sum()))
+        if is_subset:
+            return result
+        return result._replace(
+            rows=NO_EDGES if rows is None else rows,
+            event_values=clock_pass.event_values,
+            accepted=clock_pass.order if rows is None else rows[clock_pass.order],
+            curve_variance=block_means(clock_pass.variance, blocks),
+            reading=clock_pass.reading,
+            own=clock_pass.own,
+            edges=edges,
+            compensator=clock_pass.compensator,
+            bins=bin_values(value, edges),
+        )
 
 
-def _pass_over(
-    policy: Any, inputs: ReplicateInputs, rows: IntArray | None, rng: np.random.Generator
-) -> tuple[PassResult, ClockPass]:
-    log, predicted, horizon = inputs
-    if rows is not None:
-        log, predicted = log[rows], predicted if len(predicted) == 1 else predicted[rows]
-    clock_pass = _run_clock(policy, log, predicted, rng, horizon)
-    value = clock_pass.value
-    if value.size < horizon:
-        return PassResult(np.nan, np.zeros(0), value.size, np.inf), clock_pass
-    curve, certificate = block_means(value, block_edges(horizon)), float(clock_pass.exhausted.sum())
-    return PassResult(float(value.mean()), curve, horizon, certificate), clock_pass
-
-
-def _run_clock(policy: Any, log: Log, predicted: FloatArray, rng: np.random.Generator, horizon: int) -> ClockPass:
-    return run_clock_pass(policy, log, EventArrays.from_log(log, predicted, rng.random(len(log))), horizon, rng)
+def _run_clock(
+    policy: Any,
+    log: Log,
+    predicted: FloatArray,
+    rng: np.random.Generator,
+    horizon: int,
+    edges: IntArray = NO_EDGES,
+) -> ClockPass:
+    return run_clock_pass(policy, log, EventArrays.from_log(log, predicted, rng.random(len(log))), horizon, rng, edges)
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
@@ -177,5 +190,5 @@ def horizon_error(inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
     """Return the error for a horizon that exhausts the log."""
     return HorizonNotReached(
         f"the horizon of {inputs.horizon} rounds exhausts the log: after {reached} rounds none of its "
-        f"{len(inputs.log):,} events could be accepted. Ask for a shorter horizon or give a longer log"
+        f"{len(inputs.log):,} events could be accepted. Ask for a horizon of at most {reached} or give a longer log"
     )

@@ -81,8 +81,8 @@ class SwitchDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        The largest weight l that is still used; "auto" chooses by SLOPE++ among 0 (the direct method), powers of
-        two and infinity (DR).
+        The largest weight l that is still used; "auto" chooses by estimated mean squared error among 0 (the direct
+        method), powers of two and infinity (DR).
 
     Examples
     --------
@@ -106,7 +106,8 @@ class ShrinkageDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        l: 0 is the direct method, infinity is DR; "auto" chooses by SLOPE++ among powers of four between.
+        l: 0 is the direct method, infinity is DR; "auto" chooses among powers of four between by estimated mean squared
+        error.
 
     Examples
     --------
@@ -130,7 +131,7 @@ class PessimisticDR(TransformedEstimator):
     Parameters
     ----------
     threshold
-        The largest weight l: infinity is DR; "auto" chooses among powers of two by SLOPE++.
+        The largest weight l: infinity is DR; "auto" chooses among powers of two by estimated mean squared error.
 
     Examples
     --------
@@ -156,7 +157,7 @@ class SubGaussian(TransformedEstimator):
     Parameters
     ----------
     threshold
-        l in [0, 1]: 0 is DR; "auto" chooses among 0 and powers of a half by SLOPE++.
+        l in [0, 1]: 0 is DR; "auto" chooses among 0 and powers of a half by estimated mean squared error.
 
     Examples
     --------
@@ -185,8 +186,8 @@ class CAB:
     Parameters
     ----------
     threshold
-        The largest weight M; "auto" chooses among powers of two and infinity by SLOPE++, at one scoring of the log
-        for each.
+        The largest weight M; "auto" chooses among powers of two and infinity by estimated mean squared error, at one
+        scoring of the log for each.
 
     Examples
     --------

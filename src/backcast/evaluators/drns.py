@@ -20,12 +20,14 @@ from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import Estimate, block_edges
+from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replay import doubly_robust_estimate, replay, replay_request
-from backcast.evaluators._replicate_statistics import PassResult, ReplicateTable
+from backcast.evaluators._replicate_statistics import ReplicateTable
 from backcast.evaluators._replicates import ReplicateInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
+from backcast.intervals.learning import GroupJackknife
 from backcast.io.stream import LogStream
 
 Q_GRID = (0.0, 0.01, 0.05, 0.1)
@@ -67,6 +69,7 @@ class _ReplayEvaluator:
             request,
             policies,
             one_pass=self._replay_permutation,
+            default_interval=GroupJackknife(),
             long_enough=lambda passes: float(np.mean([result.rounds for result in passes])) >= enough_rounds,
             horizon_error=_horizon_error,
         )

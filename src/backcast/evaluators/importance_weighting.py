@@ -87,7 +87,7 @@ class ClippedIPS(TransformedEstimator):
     Parameters
     ----------
     threshold
-        The largest weight l; "auto" chooses among powers of two by SLOPE++.
+        The largest weight l; "auto" chooses among powers of two by estimated mean squared error.
 
     Examples
     --------

@@ -11,6 +11,7 @@ from backcast.intervals.concentration import EmpiricalBernstein as EmpiricalBern
 from backcast.intervals.concentration import Hoeffding as Hoeffding
 from backcast.intervals.learning import Anytime as Anytime
 from backcast.intervals.learning import GroupJackknife as GroupJackknife
+from backcast.intervals.learning import InfinitesimalJackknife as InfinitesimalJackknife
 from backcast.intervals.learning import Segments as Segments
 from backcast.intervals.learning import TheoremTwo as TheoremTwo
 

@@ -15,6 +15,7 @@ from scipy import optimize, special
 
 from backcast._arrays import FloatArray
 from backcast._validation import at_least, count
+from backcast.errors import OptionError
 from backcast.estimate import student_quantile
 
 
@@ -44,6 +45,27 @@ class GroupJackknife:
         count("groups", self.groups, 10)
         if self.groups_per_subset is not None:
             count("groups_per_subset", self.groups_per_subset, 1)
+            if self.groups_per_subset >= self.groups:
+                raise OptionError(
+                    f"groups_per_subset is {self.groups_per_subset}; it must be smaller than groups, which is "
+                    f"{self.groups}"
+                )
+
+
+@dataclass(frozen=True)
+class InfinitesimalJackknife:
+    """Interval for V_T(pi) of a learning policy from full passes of clock replay; the default of ``ClockReplay``.
+
+    The influence of each event on the value, by being read and by becoming history, is recorded in the passes. Nothing
+    is run on parts of the log, so it costs no more than the value, and no pass is left out.
+
+    Assumption: independent (an exchangeable log). Estimand: V_T(pi).
+
+    Examples
+    --------
+    >>> InfinitesimalJackknife()
+    InfinitesimalJackknife()
+    """
 
 
 class Influence(NamedTuple):

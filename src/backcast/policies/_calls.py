@@ -3,7 +3,12 @@
 from __future__ import annotations
 
 import copy
+import random
+import re
+import sys
+from collections import deque
 from collections.abc import Callable
+from types import ModuleType
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,16 +26,22 @@ FLOAT = np.dtype(np.float64)
 VALID, NOT_A_NUMBER, NEGATIVE, WRONG_SUM, UNAVAILABLE = range(5)
 
 
+SEARCH_DEPTH = 6  # nested attributes in which random generators are searched
+GENERATORS = (np.random.Generator, np.random.RandomState, np.random.BitGenerator, random.Random)
+
+
 def class_name_of(policy: object) -> str:
     """Return the name of a policy for error messages: its class."""
     return type(policy).__name__
 
 
-def describe_policy(policy: object) -> str:
-    """Return the name of a policy in results: its repr, or its class if that is the default repr."""
-    # the default repr contains a memory address, which changes from run to run
-    text = repr(policy)
-    return class_name_of(policy) if " object at 0x" in text else text
+def describe(thing: object) -> str:
+    """Return the name of a policy or a reward model in results: its repr without memory addresses.
+
+    >>> describe([object()])
+    '[object]'
+    """
+    return re.sub(r"<(?:[\w.<>]*\.)?(\w+) object at 0x[0-9a-fA-F]+>", r"\1", repr(thing))
 
 
 def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
@@ -41,6 +52,7 @@ def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
         raise PolicyError(
             f"{class_name_of(policy)} cannot be copied ({problem}); evaluators train a copy. Give it a __deepcopy__"
         ) from problem
+    before = [] if isinstance(policy, CompiledPolicy) else [generator_state(g) for g in find_generators(policy)]
     if isinstance(policy_copy, StartsFresh):
         try:
             policy_copy.start(log.n_actions, log.n_features, rng)
@@ -51,9 +63,55 @@ def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
                 f"{class_name_of(policy)}.start failed for {log.n_actions} actions and {log.n_features} features: "
                 f"{type(problem).__name__}: {problem}"
             ) from problem
+    if before and any(generator_state(generator) in before for generator in find_generators(policy_copy)):
+        raise PolicyError(
+            f"{class_name_of(policy)} has a random generator of its own, so every simulated history would use the same "
+            "random numbers. Take the generator from start(self, n_actions, n_features, rng), or remove it"
+        )
     if is_learning(policy_copy) and batch_size_of(policy_copy) < 1:
         raise PolicyError(f"{class_name_of(policy)}.batch_size is {batch_size_of(policy_copy)}; it must be at least 1")
     return policy_copy
+
+
+def find_generators(policy: Any) -> list[Any]:
+    """Return the random generators of NumPy, ``random`` and torch among the attributes of an object, nested ones too.
+
+    >>> policy = type("Policy", (), {})()
+    >>> policy.parts = {"rng": np.random.default_rng(0)}
+    >>> len(find_generators(policy))
+    1
+    """
+    generators, seen = [], set()
+    queue = [(policy, 0)]
+    while queue:
+        value, depth = queue.pop()
+        if id(value) in seen or depth > SEARCH_DEPTH or isinstance(value, np.ndarray | type | ModuleType | str | bytes):
+            continue
+        seen.add(id(value))
+        is_torch = type(value).__module__.startswith("torch") and type(value).__name__ == "Generator"
+        if isinstance(value, GENERATORS) or is_torch:
+            generators.append(value)
+        elif isinstance(value, dict):
+            queue += [(entry, depth + 1) for entry in value.values()]
+        elif isinstance(value, list | tuple | set | frozenset | deque):
+            queue += [(entry, depth + 1) for entry in value]
+        else:
+            slots = (getattr(value, name, None) for name in getattr(type(value), "__slots__", ()))
+            queue += [(entry, depth + 1) for entry in (*getattr(value, "__dict__", {}).values(), *slots)]
+    return generators
+
+
+def generator_state(generator: Any) -> str:
+    """Return the state of a random generator as text, for comparison."""
+    state: Any
+    if isinstance(generator, np.random.Generator):
+        state = generator.bit_generator.state
+    elif isinstance(generator, random.Random):
+        state = generator.getstate()
+    else:
+        state = generator.state if isinstance(generator, np.random.BitGenerator) else generator.get_state()
+    with np.printoptions(threshold=sys.maxsize):
+        return repr(np.asarray(state) if type(state).__module__.startswith("torch") else state)
 
 
 def contexts_for(policy: Any, log: Log) -> Contexts:

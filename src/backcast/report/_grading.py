@@ -158,6 +158,12 @@ def _judge_monte_carlo_error(error: float, estimate: Estimate) -> Judgement:
     return Judgement("fair", "not small compared with the sampling error: use more replicates")
 
 
+def _judge_degrees_of_freedom(number: float, _: Estimate) -> Judgement:
+    if number >= 10:
+        return Judgement("good", "large enough")
+    return Judgement("fair", "the standard error itself is uncertain by more than a fifth")
+
+
 def _judge_propensities(estimated: bool, _: Estimate) -> Judgement:
     if estimated:
         return Judgement("fair", "the estimate depends on estimated propensities")
@@ -211,19 +217,24 @@ KNOWN = {
     "parts": _Known("parts", "Parts of the stream; the standard error comes from their spread."),
     "passes_each": _Known("passes over each part", "Simulated histories from each part; their average is its value."),
     "permutations": _Known("permutations", "Random orders of the whole log; their average is the value."),
-    "replicates": _Known("replicates", "Runs on subsets of the log, which give the standard error."),
+    "replicates": _Known("replicates", "Runs on subsets of the log, for the group jackknife."),
     "sampling_error": _Known("sampling error", "Standard error due to the log, which is one random sample."),
     "monte_carlo_error": _Known(
         "Monte-Carlo error", "Standard error due to the finite number of runs.", _judge_monte_carlo_error
     ),
     "value_spread": _Known(
-        "spread of event values", "Divided by the root of the number of events: a lower bound on the standard error."
+        "spread of event values", "Divided by the root of the number of events: the error if histories were fixed."
     ),
     "separate_histories": _Known(
         "separate histories",
         "Number of histories without a common event that the log is equivalent to; its sampling error averages over "
         "that many.",
         _judge_histories,
+    ),
+    "degrees_of_freedom": _Known(
+        "degrees of freedom",
+        "Precision of the standard error: its relative error is about one over the root of twice this number.",
+        _judge_degrees_of_freedom,
     ),
     "theorem_1": _Known("Theorem 1 bound", "Coarser bound of the original paper on the same bias, for reference."),
     "value_per_round": _Known("value, not normalised", "Sum divided by rounds, not by multipliers; a cross-check."),

@@ -126,7 +126,7 @@ def _describe_errors(std_error: float, diagnostics: dict[str, Any]) -> str:
         return ""
     monte_carlo = f"Monte-Carlo {format_number(diagnostics['monte_carlo_error'])}"
     if math.isnan(diagnostics["sampling_error"]):
-        return f"{monte_carlo}; sampling error unknown, because no replicates were run"
+        return f"{monte_carlo}; sampling error unknown"
     return f"{format_number(std_error)}: sampling {format_number(diagnostics['sampling_error'])}, {monte_carlo}"
 
 

@@ -1,0 +1,312 @@
+"""Standard errors of clock replay from its full passes: the influence of each event on the value.
+
+An event influences the value of a pass by being read (``reading``) and by becoming history: with ``M_k`` the indicator
+that it is accepted less its compensator, the second is the covariance of ``M_k`` with the remainder of the value. Sums
+of squared influences over events, taken over pairs of different passes so that the noise of passes cancels, estimate
+the variance over logs (Efron-Stein; docs/theory.md, section 5).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterator, Sequence
+from functools import cache
+from typing import NamedTuple
+
+import numpy as np
+
+from backcast._arrays import FloatArray, IntArray
+
+FEWEST_PASSES = 8  # passes from which a standard error is given
+MOST_BINS = 12  # bins of rounds in which acceptances are related to what follows
+BIN_POWER = 1.5  # edges T (j/J)^1.5: early acceptances influence more of what follows
+RECORD_BYTES = 256 << 20  # memory for the compensators of MOST_PASSES passes
+MOST_PASSES = 128
+EXHAUSTED_SHARE = 0.02  # mean exhausted mass above which event values replace readings, whose weights grow too large
+FEWEST_HISTORIES = 0.2  # smallest N - kappa in the prediction of the history term
+SMALLEST_SHARE = 0.25  # of the direct term: a negative cross term does not take the variance below it
+SMALLEST_PAIR_SHARE = 0.1  # of the sum of both history terms: the prediction for a difference is not below it
+EVENTS_PER_CHUNK = 1 << 16
+NO_VALUES: FloatArray = np.zeros(0)
+NO_EVENTS: IntArray = np.zeros(0, dtype=np.int64)
+
+
+class PassResult(NamedTuple):
+    """One pass: value, curve, rounds played, and bias certificate.
+
+    ``rows`` are the events that were used, empty for all; ``event_values`` the values of these events averaged over
+    rounds, ``accepted`` the events that became history. What follows is for standard errors: the variance of reading
+    each point of the curve, the influence of each event by being read, its influence on its own reading,
+    compensators of acceptance at the ``edges`` of bins of rounds, and values by bin. All are empty if not known.
+    """
+
+    value: float
+    curve: FloatArray
+    rounds: int
+    certificate: float
+    rows: IntArray = NO_EVENTS
+    event_values: FloatArray = NO_VALUES
+    accepted: IntArray = NO_EVENTS
+    curve_variance: FloatArray = NO_VALUES
+    reading: FloatArray = NO_VALUES
+    own: FloatArray = NO_VALUES
+    edges: IntArray = NO_EVENTS
+    compensator: FloatArray = NO_VALUES
+    bins: FloatArray = NO_VALUES
+
+    @property
+    def reached_horizon(self) -> bool:
+        """Whether the pass has a value."""
+        return not math.isnan(self.value)
+
+
+def bin_edges(horizon: int, n_events: int, batch_size: int) -> IntArray:
+    """Return the rounds at which bins start and end, on the boundaries of batches.
+
+    >>> bin_edges(100, 1000, 1).tolist()
+    [0, 2, 7, 12, 19, 27, 35, 45, 54, 65, 76, 88, 100]
+    >>> bin_edges(100, 1000, 40).tolist()
+    [0, 40, 80, 100]
+    """
+    n_bins = int(np.clip(RECORD_BYTES // (4 * MOST_PASSES * max(n_events, 1)), 3, MOST_BINS))
+    edges = np.round(horizon * (np.arange(n_bins + 1) / n_bins) ** BIN_POWER).astype(np.int64)
+    return np.unique([*(edges // batch_size * batch_size), horizon])
+
+
+def bin_values(values: FloatArray, edges: IntArray) -> FloatArray:
+    """Return per bin its first V_t, the sum before it and the sum after its first round, both over T.
+
+    >>> bin_values(np.array([1.0, 2.0, 3.0, 4.0]), np.array([0, 2, 4]))
+    array([[1.  , 3.  ],
+           [0.  , 0.75],
+           [2.25, 1.  ]])
+    """
+    sums = np.append(0.0, np.cumsum(values)) / values.size
+    starts = edges[:-1]
+    return np.array([values[starts], sums[starts], sums[-1] - sums[starts + 1]])
+
+
+class ErrorTerms(NamedTuple):
+    """Variance of a value over logs in its terms, its Monte-Carlo variance, and degrees of freedom of their sum.
+
+    ``pass_noise`` is the variance of the estimated variance that more passes would reduce; ``effective_events`` is the
+    effective number of events that carry the direct term.
+    """
+
+    direct: float
+    cross: float
+    history: float
+    monte_carlo: float
+    degrees_of_freedom: float
+    pass_noise: float
+    effective_events: float
+
+    @property
+    def sampling(self) -> float:
+        """Variance over logs."""
+        return max(self.direct + self.cross + self.history, SMALLEST_SHARE * self.direct)
+
+
+class _Influences(NamedTuple):
+    """Per pass b: value, events it used (empty for all), direct and history influences of these events."""
+
+    values: FloatArray
+    rows: list[IntArray]
+    direct: list[FloatArray]
+    history: list[FloatArray]
+
+    def minus(self, other: _Influences) -> _Influences:
+        """Return the influences on the difference of two policies that were run on the same events."""
+        direct = [a - b for a, b in zip(self.direct, other.direct, strict=True)]
+        history = [a - b for a, b in zip(self.history, other.history, strict=True)]
+        return _Influences(self.values - other.values, self.rows, direct, history)
+
+    def chunks(self, n_events: int) -> Iterator[tuple[FloatArray, FloatArray]]:
+        """Iterate over ``(B, m)`` direct and history influences of consecutive events; 0 where a pass has none."""
+        for start in range(0, n_events, EVENTS_PER_CHUNK):
+            stop = min(start + EVENTS_PER_CHUNK, n_events)
+            direct, history = np.zeros((2, len(self.values), stop - start))
+            for b, rows in enumerate(self.rows):
+                if rows.size == 0:
+                    direct[b], history[b] = self.direct[b][start:stop], self.history[b][start:stop]
+                else:
+                    i, j = np.searchsorted(rows, (start, stop))
+                    direct[b, rows[i:j] - start] = self.direct[b][i:j]
+                    history[b, rows[i:j] - start] = self.history[b][i:j]
+            yield direct, history
+
+
+class InfluenceTable:
+    """Variances of values and of differences from full passes ``(B, P)`` over the same events."""
+
+    def __init__(self, full: Sequence[Sequence[PassResult]], n_events: int) -> None:
+        self._policies = [list(passes) for passes in zip(*full, strict=True)]
+        self._n_events = n_events
+        self._influences = cache(self._influences_of)
+        self.of_value = cache(self._of_value)
+        self.of_difference = cache(self._of_difference)
+
+    def _of_value(self, policy: int) -> ErrorTerms:
+        """Return the terms of the variance of one policy's value."""
+        influences, predicted, _ = self._influences(policy)
+        return self._terms(influences, predicted)
+
+    def _of_difference(self, a: int, b: int) -> ErrorTerms:
+        """Return the terms of the variance of the difference of two values.
+
+        The predicted history term is that of both, less what they share: their covariance over passes, times the share
+        of common events in different passes relative to the same pass.
+        """
+        (first, first_predicted, first_kappa), (second, second_predicted, second_kappa) = map(self._influences, (a, b))
+        total = first_predicted + second_predicted
+        across, same = _common_events(self._policies[a], self._policies[b])
+        covariance = float(np.cov(first.values, second.values)[0, 1])
+        shared = 2 * math.sqrt(first_kappa * second_kappa) * covariance * across / same if same > 0 else 0.0
+        return self._terms(first.minus(second), max(total - shared, SMALLEST_PAIR_SHARE * total))
+
+    def _influences_of(self, policy: int) -> tuple[_Influences, float, float]:
+        """Return the influences of one policy, the predicted history term, and kappa."""
+        passes = self._policies[policy]
+        values = np.array([result.value for result in passes])
+        direct = [result.reading for result in passes]
+        if np.mean([result.certificate for result in passes]) > EXHAUSTED_SHARE * passes[0].rounds:
+            direct = [
+                (result.event_values - result.event_values.mean()) / result.event_values.size for result in passes
+            ]
+        y = remaining_values(np.array([result.bins for result in passes]))
+        edges = passes[0].edges
+        history = [_history_influences(result, y_b, edges) for result, y_b in zip(passes, y, strict=True)]
+        influences = _Influences(values, [result.rows for result in passes], direct, history)
+        # the history term is about kappa/N of the variance that histories add to a pass
+        gram = sum((block @ block.T for block, _ in influences.chunks(self._n_events)), np.zeros((1, 1)))
+        direct_term, _ = mean_of_pairs(gram)
+        history_variance = max(values.var(ddof=1) - (np.trace(gram) / len(passes) - direct_term), 0.0)
+        variance = np.minimum.accumulate(y.var(axis=0, ddof=1))
+        drops, lengths = np.maximum(variance - np.append(variance[1:], 0.0), 0.0), np.diff(edges)
+        kappa = 1.0
+        if drops.sum() > 0:
+            kappa = float(np.sqrt(drops * lengths).sum() ** 2 / (edges[-1] * drops.sum()))
+        histories = separate_histories([result.accepted for result in passes], self._n_events)
+        return influences, kappa * history_variance / max(histories - kappa, FEWEST_HISTORIES), kappa
+
+    def _terms(self, influences: _Influences, predicted: float) -> ErrorTerms:
+        n_passes = len(influences.values)
+        direct_gram, cross_gram, history_gram = np.zeros((3, n_passes, n_passes))
+        squares = fourth_powers = 0.0
+        for direct, history in influences.chunks(self._n_events):
+            direct_gram += direct @ direct.T
+            cross_gram += direct @ history.T
+            history_gram += history @ history.T
+            mean = direct.mean(axis=0)
+            squares, fourth_powers = squares + float((mean**2).sum()), fourth_powers + float((mean**4).sum())
+        direct_term, _ = mean_of_pairs(direct_gram)
+        cross, cross_error = mean_of_pairs(cross_gram + cross_gram.T)
+        history_term, history_error = mean_of_pairs(history_gram)
+        monte_carlo = float(influences.values.var(ddof=1)) / n_passes
+        # noisy terms are shrunk: the history term to its prediction, a negative cross term to 0
+        history_weight = predicted**2 / (predicted**2 + history_error**2) if predicted > 0 else 1.0
+        product = direct_term * predicted
+        cross_weight = product / (product + cross_error**2) if product > 0 else 0.0
+        terms = ErrorTerms(
+            direct=max(direct_term, 0.0),
+            cross=cross if cross > 0 else cross_weight * cross,
+            history=history_weight * history_term + (1 - history_weight) * predicted,
+            monte_carlo=monte_carlo,
+            degrees_of_freedom=math.inf,
+            pass_noise=2 * monte_carlo**2 / (n_passes - 1)
+            + cross_weight * cross_error**2
+            + history_weight * history_error**2,
+            effective_events=squares**2 / fourth_powers if fourth_powers > 0 else math.inf,
+        )
+        event_noise = direct_term**2 * max(1 / terms.effective_events - 1 / self._n_events, 0.0)
+        noise = event_noise + terms.pass_noise
+        variance = terms.sampling + monte_carlo
+        return terms._replace(degrees_of_freedom=max(2 * variance**2 / noise, 1.0) if noise > 0 else math.inf)
+
+
+def _history_influences(result: PassResult, remaining: FloatArray, edges: IntArray) -> FloatArray:
+    """Return ``sum_j y_j (accepted in bin j - compensator of bin j)``, less ``own``."""
+    influence = -(remaining @ np.diff(result.compensator, axis=0)) - result.own
+    positions = np.searchsorted(result.rows, result.accepted) if result.rows.size else result.accepted
+    influence[positions] += np.repeat(remaining, np.diff(edges))
+    return np.asarray(influence)
+
+
+def remaining_values(bins: FloatArray) -> FloatArray:
+    """Return ``(B, J)``: the value that remains after the start of each bin, less its prediction from what came before.
+
+    The prediction is a ridge regression across passes on the first V_t of the bin and the sum before it, with each pass
+    left out in turn. Anything known before the bin may be subtracted; a good prediction reduces the noise.
+    """
+    n_passes, _, n_bins = bins.shape
+    y = np.zeros((n_passes, n_bins))
+    for j in range(n_bins):
+        features = bins[:, :2, j] - bins[:, :2, j].mean(axis=0)
+        spread = features.std(axis=0)
+        features = np.divide(features, spread, out=np.zeros_like(features), where=spread > 1e-12)
+        remaining = bins[:, 2, j] - bins[:, 2, j].mean()
+        projection = features @ np.linalg.solve(features.T @ features + np.eye(2), features.T)
+        y[:, j] = (remaining - projection @ remaining) / (1 - np.diag(projection) - 1 / n_passes)
+    return y
+
+
+def mean_of_pairs(gram: FloatArray) -> tuple[float, float]:
+    """Return the mean over pairs of different passes, and its error by leaving out each pass in turn.
+
+    >>> mean_of_pairs(np.array([[9.0, 1.0, 1.0], [1.0, 9.0, 1.0], [1.0, 1.0, 9.0]]))
+    (1.0, 0.0)
+    """
+    n = len(gram)
+    pairs = gram - np.diag(np.diag(gram))
+    total = pairs.sum()
+    left_out = (total - pairs.sum(axis=0) - pairs.sum(axis=1)) / ((n - 1) * (n - 2))
+    error = math.sqrt((n - 1) / n * float(((left_out - left_out.mean()) ** 2).sum()))
+    return float(total) / (n * (n - 1)), error
+
+
+def _common_events(first: Sequence[PassResult], second: Sequence[PassResult]) -> tuple[float, float]:
+    """Return how many events two histories share on average: in different passes, and in the same pass."""
+    n = 1 + max(int(result.accepted.max()) for result in (*first, *second))
+    counts = [np.bincount(np.concatenate([r.accepted for r in passes]), minlength=n) for passes in (first, second)]
+    same = sum(np.intersect1d(a.accepted, b.accepted).size for a, b in zip(first, second, strict=True))
+    total, passes = float(counts[0] @ counts[1]), len(first)
+    return (total - same) / (passes * (passes - 1)), same / passes
+
+
+def between_event_variance(passes: Sequence[FloatArray]) -> float:
+    """Return the variance over events of their values averaged over histories, from their values in several passes.
+
+    In one pass it is mixed with what that pass's history does. Two passes have only the variance between events in
+    common, so it is the mean covariance of two passes: ``(F^2 var(mean) - sum_f var_f) / (F (F - 1))``.
+
+    >>> between_event_variance([np.array([0.0, 2.0]), np.array([0.0, 4.0])])
+    2.0
+
+    By hand: both grow from the first event to the second, by 2 and by 4; their covariance is 1 x 2.
+    """
+    n = len(passes)
+    if n < 2 or passes[0].size == 0:
+        return 0.0
+    table = np.array(passes)
+    common = n**2 * table.mean(axis=0).var() - table.var(axis=1).sum()
+    return max(float(common) / (n * (n - 1)), 0.0)
+
+
+def separate_histories(histories: Sequence[IntArray], n_events: int) -> float:
+    """Return how many histories without a common event a log is worth, from several drawn from it.
+
+    Two histories share a part of their T events, and what they share does not average out: a mean over any number of
+    histories is worth one over that part. The part is at least T/n, that of a log collected by the policy itself.
+
+    >>> separate_histories([np.array([0, 1]), np.array([1, 2])], n_events=100)
+    2.0
+
+    By hand: one event of two in common, a half.
+    """
+    n = len(histories)
+    if n < 2 or histories[0].size == 0:
+        return np.nan
+    rounds = histories[0].size
+    uses = np.bincount(np.concatenate(histories))
+    shared = float((uses * (uses - 1)).sum()) / (n * (n - 1) * rounds)
+    return 1 / max(shared, rounds / n_events)
