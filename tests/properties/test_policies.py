@@ -71,7 +71,7 @@ def test_policies_pass_the_checks_that_users_run(name: str, layout: str, make_lo
         report = checks.check_policy(policy_named(name), log, seed=seed)
         assert report.events == n
         assert (report.batch_size is None) == (name in FIXED)
-        assert len(report.laws) == (3 if name in FIXED else 6)
+        assert len(report.laws) == (4 if name in FIXED else 7)
 
     holds()
 
@@ -270,7 +270,7 @@ def test_an_object_that_is_no_policy_is_rejected(policy: Any, words: str, make_l
 def test_a_report_says_what_was_checked(make_log: Any) -> None:
     policy = Sound()
     report = checks.check_policy(policy, make_log("dense", 30, K, D))
-    assert str(report).startswith("Sound, learning in batches of 2, passed 6 checks on 30 events:\n- ")
+    assert str(report).startswith("Sound, learning in batches of 2, passed 7 checks on 30 events:\n- ")
     assert (policy.paid == 1).all()
 
 

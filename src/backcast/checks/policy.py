@@ -74,7 +74,8 @@ def check_policy(policy: Any, log: Log, *, seed: int = 0) -> PolicyReport:
     >>> from backcast.policies.context_free import UCB1
     >>> log = Log(None, actions=[0, 1, 0, 1], rewards=[1, 0, 1, 0], propensities=[0.5] * 4)
     >>> print(check_policy(UCB1(), log))
-    UCB1, learning in batches of 1, passed 6 checks on 4 events:
+    UCB1, learning in batches of 1, passed 7 checks on 4 events:
+    - random numbers come from the generator that is passed to start
     - probabilities are >= 0, sum to 1 and are 0 for unavailable actions
     - the same contexts give the same probabilities
     - the probabilities of an event do not depend on the other events of its block
@@ -91,6 +92,7 @@ def check_policy(policy: Any, log: Log, *, seed: int = 0) -> PolicyReport:
 def _check_laws(policy: Any, log: Log, seed: int) -> Iterator[str]:
     """Check one property after another, and yield each that holds."""
     policy_copy = _new_copy(policy, log, seed)
+    yield "random numbers come from the generator that is passed to start"
     probabilities = probabilities_of(policy_copy, log)
     yield "probabilities are >= 0, sum to 1 and are 0 for unavailable actions"
     repeated = probabilities_of(policy_copy, log)
