@@ -129,7 +129,9 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
                 n_passes = _passes_needed(replace(template, full=pilots))
         full = runner.full_passes(range(n_passes))
     except StopEvaluation:
-        full = []
+        if not pilots:
+            raise
+        runner.stopped, full = True, []
     table = replace(template, full=pilots + full if runner.stopped else full)
     if runner.stopped:
         n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
