@@ -18,16 +18,11 @@ OPTIONS: dict[str, Any] = {"horizon": 40, "reward_model": 0.5, "replicates": 16}
 
 
 class Uncertain:
-    """A policy that explores with random numbers of its own, or with those of the evaluator."""
+    """A policy that explores with random numbers of its own."""
 
-    def __init__(self, generator: Any, *, takes_rng: bool = False) -> None:
+    def __init__(self, generator: Any) -> None:
         self.parts = {"generator": generator}
         self.shares = np.array([0.5, 0.3, 0.2])
-        if takes_rng:
-            self.start = self.take
-
-    def take(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
-        self.parts = {"generator": rng}
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
         return np.tile(self.shares, (contexts.shape[0], 1))
@@ -37,6 +32,8 @@ class Uncertain:
 
 
 class Started(Uncertain):
+    """The same policy with the random numbers of the evaluator."""
+
     def start(self, n_actions: int, n_features: int, rng: np.random.Generator) -> None:
         self.parts = {"generator": rng}
 
