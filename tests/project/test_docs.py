@@ -116,3 +116,16 @@ def test_architecture_lists_every_module() -> None:
         folder = package if name == "backcast/" else package / name
         assert sorted(modules) == sorted(path.name for path in folder.glob("*.py"))
         assert count == len(modules)
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda page: page.name)
+def test_tests_and_scripts_that_a_page_names_exist(page: Path) -> None:
+    paths = re.findall(r"`((?:tests|bench|src|examples|tools)/[\w./-]+)", page.read_text(encoding="utf-8"))
+    assert [path for path in paths if not (ROOT / path).exists()] == []
+
+
+def test_every_numbered_statement_of_the_theory_names_its_test() -> None:
+    text, table = (DOCS / "theory.md").read_text(encoding="utf-8").split("## 7. How each statement is checked")
+    statements = re.findall(r"^\*\*((?:Lemma|Proposition|Theorem) \d+)", text, re.MULTILINE)
+    assert len(statements) >= 8
+    assert [statement for statement in statements if f"| {statement} |" not in table] == []

@@ -88,8 +88,9 @@ def test_a_certificate_is_not_blind_inside_a_batch(n: int, batch_size: int, hori
 
 
 def test_a_history_that_the_log_cannot_give_is_not_certified() -> None:
-    """Of 600 rounds .97 would be on arm 0, which has 500 events: nearly all histories differ from live ones."""
-    for seed in range(5):
-        log = uniform_log(1000, seed, n_actions=2)
-        estimate = bc.evaluate(log, Stubborn(), bc.ClockReplay(), horizon=800, reward_model=0.5, replicates=None)
-        assert estimate.diagnostics.to_dict()["bias_certificate"] > 1
+    """Of 600 rounds .97 would be on arm 0, which has 500 events: nearly all histories differ from live ones.
+
+    Total variation is at most 1, so a certificate above 1 is at least the true one, in each of 200 logs.
+    """
+    certificates = [run(Stubborn(), uniform_log(1000, seed, 2), 800, seed).exhausted.sum() for seed in range(200)]
+    assert min(certificates) > 1
