@@ -35,6 +35,8 @@ from backcast.evaluation import evaluate as evaluate
 from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile
 from backcast.evaluators.acceptance import WorstCase as WorstCase
+from backcast.evaluators.adaptive_loggers import CADR as CADR
+from backcast.evaluators.adaptive_loggers import StableVar as StableVar
 from backcast.evaluators.clock_replay import ClockReplay as ClockReplay
 from backcast.evaluators.direct import DM as DM
 from backcast.evaluators.doubly_robust import CAB as CAB

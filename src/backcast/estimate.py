@@ -29,7 +29,7 @@ class Interval:
     """A confidence interval with its level, method, assumption and estimand.
 
     ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
-    "asymptotic" (enough events; also wherever propensities were estimated).
+    "asymptotic" (enough events; also wherever propensities were estimated), "asymptotic martingale" (both).
 
     Examples
     --------

@@ -25,8 +25,8 @@ PROMISED = {
     "propensities": "estimate_propensities mix_logs with_estimated_propensities",
     "questions": "check compare evaluate load_result plan reward_distribution save_report save_result trace",
     "evaluators": """
-        BaselineIPS CAB CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay RewardQuantile
-        SNDR SNIPS ShrinkageDR SubGaussian SwitchDR WC
+        BaselineIPS CAB CADR CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay
+        RewardQuantile SNDR SNIPS ShrinkageDR StableVar SubGaussian SwitchDR WC
     """,
     "assumptions": "PlanAssumptions",
     "acceptance rules": "Budget Quantile WorstCase",

@@ -64,6 +64,8 @@ EVALUATORS = Registry(
         "baseline-ips": "BaselineIPS",
         "cab": "CAB",
         "mrdr": "MRDR",
+        "stable-var": "StableVar",
+        "cadr": "CADR",
         "reward-quantile": "RewardQuantile",
         "cvar": "CVaR",
     },

@@ -186,7 +186,7 @@ RUN = _panel(
         TEXT,
         "auto selects one. For learning policies: clock, dr-ns:q=0.01, wc, rs, replay; for fixed ones: dr, ips, "
         "snips, clipped-ips, sndr, switch-dr, shrinkage-dr, pessimistic-dr, sub-gaussian, baseline-ips, cab, mrdr, "
-        "reward-quantile:q=0.5, cvar:share=0.1; for both: dm.",
+        "stable-var, cadr, reward-quantile:q=0.5, cvar:share=0.1; for both: dm.",
         "auto",
         metavar="EVALUATOR",
         names=EVALUATORS,

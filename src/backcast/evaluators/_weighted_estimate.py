@@ -192,30 +192,43 @@ def estimate_from_events(
     """Return the estimate of weighted events, whose moments may be known already."""
     if moments is None:
         (moments,) = moments_of(events, [spec.transform])
-    if moments.high[RATIO] == 0.0:
-        raise EvaluationError(
-            f"{spec.name}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
-            "has no information on it; use a log that explores the policy's actions, or DM"
-        )
+    require_overlap(spec.name, moments)
     sample = _weighted_sample(spec, request, events, moments)
-    estimated = events.propensities_estimated
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
-        interval=_interval(request.interval or spec.interval, sample, request.level, estimated),
-        diagnostics=WeightDiagnostics(
+        interval=_interval(request.interval or spec.interval, sample, request.level, events.propensities_estimated),
+        **describe_weights(spec.name, request, events, moments),
+        _influence=sample.influence if events.in_memory else None,
+    )
+
+
+def require_overlap(evaluator: str, moments: Moments) -> None:
+    """Raise if the policy never takes a logged action."""
+    if moments.high[RATIO] == 0.0:
+        raise EvaluationError(
+            f"{evaluator}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
+            "has no information on it; use a log that explores the policy's actions, or DM"
+        )
+
+
+def describe_weights(
+    evaluator: str, request: EvaluationRequest, events: WeightedLog, moments: Moments
+) -> dict[str, Any]:
+    """Return the fields of an Estimate that describe how it was made: diagnostics, names, notes and settings."""
+    return {
+        "diagnostics": WeightDiagnostics(
             events=moments.n,
             effective_sample_size=moments.effective_sample_size,
             mean_weight=float(moments.mean[RATIO]),
             largest_weight=float(moments.high[RATIO]),
-            propensities_estimated=estimated,
+            propensities_estimated=events.propensities_estimated,
         ),
-        policy=request.policy_name or class_name_of(request.policy),
-        evaluator=spec.name,
-        notes=(*events.notes, *_notes(moments)),
-        settings={"evaluator": spec.name, "level": request.level, "seed": request.seed},
-        _influence=sample.influence if events.in_memory else None,
-    )
+        "policy": request.policy_name or class_name_of(request.policy),
+        "evaluator": evaluator,
+        "notes": (*events.notes, *_notes(moments)),
+        "settings": {"evaluator": evaluator, "level": request.level, "seed": request.seed},
+    }
 
 
 def _weighted_sample(
