@@ -5,6 +5,8 @@ from __future__ import annotations
 from typing import Any, cast
 
 import numpy as np
+import pandas as pd
+import pyarrow as pa
 import pytest
 from sklearn.linear_model import LinearRegression
 
@@ -99,7 +101,23 @@ BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"level": 2}, "level is 2; it must be between 0 and 1"),
     ({"level": 0}, "level is 0"),
     ({"horizon": 0}, "horizon is 0; it must be a whole number >= 1"),
+    ({"level": float("nan")}, "level is nan; it must be between 0 and 1"),
+    ({"level": "95 %"}, "level is '95 %'"),
     ({"horizon": 2.5}, r"horizon is 2\.5"),
+    ({"horizon": 2**63}, "horizon is 9223372036854775808; it must be a whole number of 64 bits"),
+    ({"horizon": True}, "horizon is True; it must be a whole number >= 1"),
+    ({"horizon": 1.0}, r"horizon is 1\.0; it must be a whole number >= 1"),
+    ({"horizon": "5"}, "horizon is '5'"),
+    ({"seed": None}, "seed is None; it must be a whole number >= 0"),
+    ({"seed": "a"}, "seed is 'a'"),
+    ({"seed": -1}, "seed is -1"),
+    ({"replicates": True}, "replicates is True; it must be a whole number >= 1"),
+    ({"replicates": 2.5}, r"replicates is 2\.5"),
+    ({"replicates": "many"}, "replicates is 'many'; give a number, 'auto' or None"),
+    ({"exchangeable": "no"}, "exchangeable is 'no'; give True, False, or None"),
+    ({"n_jobs": 0}, "n_jobs is 0; give a whole number, -1 for one job per core, or None"),
+    ({"n_jobs": "2"}, "n_jobs is '2'"),
+    ({"time_limit": "soon"}, "time_limit is 'soon'; it must be a finite number > 0"),
     ({"evaluator": "nonsense"}, "evaluator is 'nonsense'; give an evaluator such as DRns"),
     ({"evaluator": None}, "evaluator is None"),
     ({"evaluator": bc.DRns}, "give an evaluator such as DRns"),
@@ -128,6 +146,39 @@ def test_requests_without_sense(options: dict[str, Any], words: str) -> None:
     policy, evaluator = options.pop("policy"), options.pop("evaluator")
     with pytest.raises(bc.OptionError, match=words):
         bc.evaluate(three_action_log(), policy, evaluator, **options)
+
+
+@pytest.mark.parametrize(("options", "words"), BAD_REQUESTS[:19])
+def test_comparisons_refuse_the_same_options(options: dict[str, Any], words: str) -> None:
+    with pytest.raises(bc.OptionError, match=words):
+        bc.compare(three_action_log(), {"a": bc.Uniform(), "b": bc.Fixed([0.5, 0.25, 0.25])}, **options)
+
+
+def test_policies_of_a_comparison_have_names() -> None:
+    for policies in ([bc.Uniform(), bc.UCB1()], {1: bc.Uniform(), 2: bc.UCB1()}, bc.Uniform()):
+        with pytest.raises(bc.OptionError, match=r"policies is a \w+; give a dict from names \(text\) to policies"):
+            bc.compare(three_action_log(), cast(Any, policies))
+
+
+def test_a_frame_or_a_path_instead_of_a_log_gets_the_function_that_reads_it() -> None:
+    columns = {"x": [0.0, 1.0], "a": [0, 1], "r": [1.0, 0.0], "p": [0.5, 0.5]}
+    for frame in (pd.DataFrame(columns), pa.table(columns), columns):
+        with pytest.raises(bc.OptionError, match=rf"log is a {type(frame).__name__}; .*Log\.from_frame\(frame, context="):
+            bc.evaluate(cast(Any, frame), bc.Uniform())
+    with pytest.raises(bc.OptionError, match=r"log is a str; read it first: read_log\(path, context="):
+        bc.compare(cast(Any, "log.csv"), {"a": bc.Uniform(), "b": bc.UCB1()})
+
+
+def test_whole_numbers_of_numpy_are_whole_numbers() -> None:
+    log, horizon, seed = three_action_log(), np.int32(3), np.uint64(2**63)
+    estimate = bc.evaluate(log, bc.Uniform(), bc.DRns(q=0.0), horizon=cast(Any, horizon), seed=cast(Any, seed))
+    assert estimate.value == bc.evaluate(log, bc.Uniform(), bc.DRns(q=0.0), horizon=3, seed=2**63).value
+
+
+def test_a_horizon_of_64_bits_is_out_of_reach_and_no_more() -> None:
+    for evaluator in (bc.DRns(), bc.ClockReplay(), bc.RS(), bc.DM()):
+        with pytest.raises(bc.HorizonNotReached):
+            bc.evaluate(three_action_log(), bc.UCB1(), evaluator, horizon=2**62, reward_model=0.5)
 
 
 def test_events_set_aside_must_leave_some() -> None:

@@ -12,7 +12,7 @@ import numpy as np
 
 from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
 from backcast._parallel.jobs import Execution
-from backcast._validation import at_least, count
+from backcast._validation import at_least, confidence_level, count
 from backcast.errors import NeedsStationaryPolicy, OptionError
 from backcast.estimate import Estimate
 from backcast.io.stream import LogStream
@@ -121,15 +121,32 @@ def check_is_policy(policy: Any) -> None:
 
 
 def check_request(
-    policy: Any, level: float, horizon: int | None, seed: int = 0, time_limit: float | None = None
+    policies: Iterable[Any],
+    *,
+    level: float,
+    horizon: int | None,
+    seed: int,
+    replicates: int | str | None,
+    exchangeable: bool | None,
+    n_jobs: int | None,
+    time_limit: float | None,
 ) -> None:
     """Raise if an argument of ``evaluate`` or ``compare`` makes no sense, before any work is done."""
-    check_is_policy(policy)
-    if not 0 < level < 1:
-        raise OptionError(f"level is {level}; it must be between 0 and 1")
+    for policy in policies:
+        check_is_policy(policy)
+    confidence_level(level)
     if horizon is not None:
         count("horizon", horizon)
-    count("seed", seed, 0)
+    count("seed", seed, 0, high=None)
+    if isinstance(replicates, str):
+        if replicates not in ("auto", "default"):
+            raise OptionError(f"replicates is {replicates!r}; give a number, 'auto' or None")
+    elif replicates is not None:
+        count("replicates", replicates)
+    if exchangeable is not None and not isinstance(exchangeable, bool | np.bool_):
+        raise OptionError(f"exchangeable is {exchangeable!r}; give True, False, or None to test for drift")
+    if n_jobs is not None and (isinstance(n_jobs, bool) or not isinstance(n_jobs, int | np.integer) or n_jobs == 0):
+        raise OptionError(f"n_jobs is {n_jobs!r}; give a whole number, -1 for one job per core, or None")
     if time_limit is not None:
         at_least("time_limit", time_limit, 0.0, strict=True)
 
@@ -140,10 +157,15 @@ def as_log(log: Any) -> Log | LogStream:
         return log
     if isinstance(log, list | tuple):
         return LogStream.from_logs(log)
-    raise OptionError(
-        f"log is a {type(log).__name__}; give a Log, a stream from scan_log, or a list of Logs (events that arrive one "
-        "after another can be fed to a Monitor)"
+    remedy = (
+        "give a Log, a stream from scan_log, or a list of Logs (events that arrive one after another can be fed to a "
+        "Monitor)"
     )
+    if isinstance(log, Mapping) or hasattr(log, "__arrow_c_stream__") or hasattr(log, "columns"):
+        remedy = "make a log of it first: Log.from_frame(frame, context=..., action=..., reward=..., propensity=...)"
+    elif isinstance(log, str | PathLike):
+        remedy = "read it first: read_log(path, context=..., action=..., reward=..., propensity=...)"
+    raise OptionError(f"log is a {type(log).__name__}; {remedy}")
 
 
 def require_fixed_policy(policy: object, evaluator: str) -> None:

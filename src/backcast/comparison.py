@@ -142,10 +142,23 @@ def compare(
     >>> round(comparison.differences[0].value, 2), comparison.ranking[0]
     (1.0, ('one', 1.0))
     """
+    if not isinstance(policies, Mapping) or not all(isinstance(name, str) for name in policies):
+        raise OptionError(
+            f"policies is a {type(policies).__name__}; give a dict from names (text) to policies, such as "
+            '{"linucb": LinUCB(), "uniform": Uniform()}'
+        )
     if len(policies) < 2:
         raise OptionError(f"{len(policies)} policies given; compare needs at least two, by name")
-    for policy in policies.values():
-        check_request(policy, level, horizon, seed, time_limit)
+    check_request(
+        policies.values(),
+        level=level,
+        horizon=horizon,
+        seed=seed,
+        replicates=replicates,
+        exchangeable=exchangeable,
+        n_jobs=n_jobs,
+        time_limit=time_limit,
+    )
     request = EvaluationRequest(
         log=as_log(log),
         policy=None,

@@ -13,8 +13,6 @@ from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
-from backcast._validation import count
-from backcast.errors import OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
@@ -88,11 +86,16 @@ def evaluate(
     >>> evaluate(log, Fixed([0.5, 0.5]), DRns(q=0.0), reward_model=0.0).value
     0.5
     """
-    check_request(policy, level, horizon, seed, time_limit)
-    if isinstance(replicates, str) and replicates not in ("auto", "default"):
-        raise OptionError(f"replicates is {replicates!r}; give a number, 'auto' or None")
-    if isinstance(replicates, int):
-        count("replicates", replicates)
+    check_request(
+        [policy],
+        level=level,
+        horizon=horizon,
+        seed=seed,
+        replicates=replicates,
+        exchangeable=exchangeable,
+        n_jobs=n_jobs,
+        time_limit=time_limit,
+    )
     request = EvaluationRequest(
         log=as_log(log),
         policy=policy,
