@@ -12,8 +12,9 @@ from backcast.checks._drift import find_drift
 from backcast.errors import DriftWarning, OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
 from backcast.evaluators.clock_replay import ClockReplay
-from backcast.evaluators.drns import WC, DRns
+from backcast.evaluators.drns import DRns
 from backcast.log import Log
+from backcast.policies._calls import class_name_of
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.linear import LinearThompson
@@ -38,13 +39,15 @@ def resolve_evaluator(
         evaluator, request, notes = _choose_evaluator(request, policies, exchangeable)
     elif isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
-    elif exchangeable is False and isinstance(evaluator, ClockReplay):
-        raise OptionError("ClockReplay needs an exchangeable log, but exchangeable is False; use DRns")
+    needs_exchangeable = getattr(evaluator, "needs_exchangeable", False)
+    if exchangeable is False and needs_exchangeable:
+        name = class_name_of(evaluator)
+        raise OptionError(f"{name} needs an exchangeable log, but exchangeable is False; use DRns")
     if request.replicates == "default":
-        # DRns compares several policies on permutations of a log in memory that is given as exchangeable
-        is_permuted = len(policies) > 1 and exchangeable and isinstance(evaluator, DRns | WC)
+        # others that can run passes compare policies on permutations of a log in memory that is given as exchangeable
+        is_permuted = len(policies) > 1 and exchangeable and hasattr(evaluator, "run_jointly")
         is_permuted = is_permuted and isinstance(request.log, Log) and request.horizon is not None
-        request = replace(request, replicates="auto" if isinstance(evaluator, ClockReplay) or is_permuted else None)
+        request = replace(request, replicates="auto" if needs_exchangeable or is_permuted else None)
     return evaluator, request, notes
 
 

@@ -75,10 +75,10 @@ class Comparison:
         lines += [f"best: {name} with probability {chance:.0%}" for name, chance in self.ranking[:1]]
         return "\n".join([*lines, *self.notes])
 
-    def to_dict(self) -> dict[str, Any]:
-        """Everything as plain numbers, strings, lists and dicts, for JSON."""
+    def to_dict(self, *, influences: bool = False) -> dict[str, Any]:
+        """Everything as plain numbers, strings, lists and dicts, for JSON; influences on request (see Estimate)."""
         return {
-            "estimates": {name: estimate.to_dict() for name, estimate in self.estimates.items()},
+            "estimates": {name: each.to_dict(influences=influences) for name, each in self.estimates.items()},
             "differences": to_json(self.differences),
             "ranking": [{"policy": name, "probability_best": chance} for name, chance in self.ranking],
             "notes": list(self.notes),
@@ -203,7 +203,7 @@ def _compare_one_by_one(
         except StopEvaluation:
             missing = len(policies) - len(estimates)
             return Comparison(estimates, (), (), (*notes, partial_note(f"all but {missing} policies")))
-    influences = [estimate._influence() for estimate in estimates.values() if estimate._influence is not None]
+    influences = [estimate.influences for estimate in estimates.values() if estimate.influences is not None]
     if len(influences) == len(policies) and len({influence.size for influence in influences}) == 1:
 
         def paired(a: int, b: int) -> Precision:
@@ -213,7 +213,8 @@ def _compare_one_by_one(
         return _comparison(estimates, "paired by event, normal", paired, request.level, notes)
     errors = np.array([estimate.std_error for estimate in estimates.values()])
     if not np.isfinite(errors).all():
-        raise EvaluationError(f"{evaluator.name} gives no standard error here, so policies cannot be compared with it")
+        name = next(iter(estimates.values())).evaluator
+        raise EvaluationError(f"{name} gives no standard error here, so policies cannot be compared with it")
     note = "The policies were evaluated one by one; differences add their errors as if they were independent."
 
     def independent(a: int, b: int) -> Precision:

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
 CURVE_POINTS = 50  # points of a learning curve
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
 PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
+SAMPLES = ("influences", "pass_values", "group_values")  # fields of an estimate that are saved on request only
 
 
 @dataclass(frozen=True)
@@ -104,6 +105,16 @@ class Estimate:
         Remarks on how the value was obtained and how to read it.
     settings
         Settings needed to repeat the evaluation.
+    influences
+        Influence of each event on the value, in log order: the value is off by their mean, so their standard deviation
+        over the root of n is the standard error due to the log, apart from Monte-Carlo noise of passes. From
+        evaluators of fixed policies and from ``ClockReplay``, of a log in memory. Eight bytes per event, at most a
+        quarter of what the log itself takes; None for a stream, whose events are not held in memory either.
+    pass_values
+        Value of each pass over the whole log, of evaluators that run passes; their spread is Monte-Carlo noise.
+    group_values
+        Values of disjoint groups of events whose mean has the standard error of the value: of the segments or the parts
+        of a stream, or the pseudo-values of the groups of a jackknife.
 
     Examples
     --------
@@ -115,32 +126,38 @@ class Estimate:
 
     value: float
     std_error: float
-    interval: Interval | None
-    diagnostics: Diagnostics
+    # "| Any" (typeshed's convention for values that are nearly always of one type): type checkers accept
+    # estimate.interval.low without a check for None, and the fields of one kind of diagnostics
+    interval: Interval | Any
+    diagnostics: Diagnostics | Any
     policy: str
     evaluator: str
     curve: LearningCurve | None = None
     horizon: int | None = None
     notes: tuple[str, ...] = ()
     settings: dict[str, Any] = field(default_factory=dict)
+    influences: FloatArray | None = field(default=None, repr=False, compare=False)
+    pass_values: FloatArray | None = field(default=None, repr=False, compare=False)
+    group_values: FloatArray | None = field(default=None, repr=False, compare=False)
     _progressive: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _replay_summary: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
     _log: Log | None = field(default=None, repr=False, compare=False)
-    # contribution of each event to the error, in log order: differences of policies are paired by event
-    _influence: Callable[[], FloatArray] | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         from backcast.report.text import estimate_text
 
         return estimate_text(self)
 
-    def to_dict(self) -> dict[str, Any]:
+    def to_dict(self, *, influences: bool = False) -> dict[str, Any]:
         """Return the estimate as numbers, strings, lists and dicts for JSON; nan becomes None.
 
-        The entry ``kind`` of the diagnostics is their class, for :meth:`from_dict`.
+        The entry ``kind`` of the diagnostics is their class, for :meth:`from_dict`. ``influences``, ``pass_values`` and
+        ``group_values`` are included on request only: they may be as long as the log.
         """
+        left_out: Any = {} if influences else dict.fromkeys(SAMPLES)
         diagnostics = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
-        return {**to_json(self), "diagnostics": to_json(diagnostics)}
+        entries = {**to_json(replace(self, **left_out)), "diagnostics": to_json(diagnostics)}
+        return {name: entry for name, entry in entries.items() if name not in left_out}
 
     @classmethod
     def from_dict(cls, stored: dict[str, Any]) -> Estimate:

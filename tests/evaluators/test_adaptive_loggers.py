@@ -128,13 +128,13 @@ def test_predictions_come_from_earlier_events_only() -> None:
         logging_probabilities=CONTEXTUAL.logging_probabilities,
     )
     first, second = (bc.evaluate(log, bc.Uniform(), bc.StableVar()) for log in (CONTEXTUAL, changed))
-    assert first._influence is not None
-    assert second._influence is not None
+    assert first.influences is not None
+    assert second.influences is not None
     # influences are h (G - V) / mean h: where G is the same, they differ by h / mean h times the change of V
     v = (1 / 9 / np.asarray(CONTEXTUAL.logging_probabilities)).sum(axis=1)
     h = ((1 + np.append(0.0, np.cumsum(v[:-1]))) / np.arange(1, len(v) + 1)) ** -0.5
     expected = (h / h.mean() * (second.value - first.value))[:-1]
-    assert (first._influence() - second._influence())[:-1] == pytest.approx(expected, abs=1e-10)
+    assert (first.influences - second.influences)[:-1] == pytest.approx(expected, abs=1e-10)
 
 
 def test_what_looks_ahead_or_lacks_probabilities_is_refused() -> None:

@@ -1,5 +1,7 @@
 """Evaluators of fixed and of learning policies."""
 
+from backcast._request import EvaluationRequest as EvaluationRequest
+from backcast._request import Evaluator as Evaluator
 from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile
 from backcast.evaluators.acceptance import WorstCase as WorstCase

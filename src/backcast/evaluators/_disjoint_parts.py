@@ -100,6 +100,7 @@ class PartResults:
             horizon=self.horizon,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "parts": len(results)},
+            group_values=values,
         )
 
 
@@ -310,4 +311,5 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         horizon=min(horizons, default=None),
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
+        group_values=values,
     )

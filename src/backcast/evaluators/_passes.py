@@ -164,6 +164,12 @@ class InfluenceTable:
         shared = 2 * math.sqrt(first_kappa * second_kappa) * covariance * across / same if same > 0 else 0.0
         return self._terms(first.minus(second), max(total - shared, SMALLEST_PAIR_SHARE * total))
 
+    def event_influences(self, policy: int) -> FloatArray:
+        """Return the influence of each event on one policy's value, the mean over passes, in units of the value."""
+        influences, _, _ = self._influences(policy)
+        blocks = influences.chunks(self._n_events)
+        return self._n_events * np.concatenate([(direct + history).mean(axis=0) for direct, history in blocks])
+
     def _influences_of(self, policy: int) -> tuple[_Influences, float, float]:
         """Return the influences of one policy, the predicted history term, and kappa."""
         passes = self._policies[policy]

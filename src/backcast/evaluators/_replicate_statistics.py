@@ -15,7 +15,7 @@ from backcast._request import EvaluationRequest
 from backcast.diagnostics import Diagnostics
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, block_edges, student_quantile
 from backcast.evaluators._passes import FEWEST_PASSES, InfluenceTable, PassResult, between_event_variance
-from backcast.intervals.learning import group_influence
+from backcast.intervals.learning import group_influence, group_pseudo_deviations
 
 SUBSETS_PER_GROUP = 2  # fewest subset replicates per group for a standard error
 
@@ -142,8 +142,12 @@ class ReplicateTable:
     ) -> Estimate:
         """Return the estimate of one policy."""
         value = float(self.values()[policy])
-        error, interval = math.nan, None
+        error, interval, influences, groups = math.nan, None, None, None
         if self.has_standard_errors:
+            if self.member.size:
+                groups = value + group_pseudo_deviations(self.subset_values()[:, policy], self.member)
+            else:
+                influences = self.influences.event_influences(policy)
             precision = self.precision(policy)
             error = precision.std_error
             half_width = student_quantile(request.level, precision.degrees_of_freedom) * error
@@ -160,6 +164,9 @@ class ReplicateTable:
             horizon=self.horizon,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "replicates": len(self.member) or len(self.full)},
+            influences=influences,
+            pass_values=self.full_values()[:, policy],
+            group_values=groups,
         )
 
     def _curve(self, policy: int, level: float) -> LearningCurve:

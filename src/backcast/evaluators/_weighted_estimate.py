@@ -11,6 +11,7 @@ from typing import Any, ClassVar, Literal
 
 import numpy as np
 
+from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, require_fixed_policy
@@ -199,7 +200,7 @@ def estimate_from_events(
         std_error=sample.std_error,
         interval=_interval(request.interval or spec.interval, sample, request.level, events.propensities_estimated),
         **describe_weights(spec.name, request, events, moments),
-        _influence=sample.influence if events.in_memory else None,
+        influences=_influences(spec, events, sample) if events.in_memory else None,
     )
 
 
@@ -253,6 +254,10 @@ def _weighted_sample(
         largest=spec.transform.largest,
         seed=request.seed,
     )
+
+
+def _influences(spec: EstimatorSpec, events: WeightedLog, sample: WeightedSample) -> FloatArray:
+    return sample.influences([block.columns(spec.transform) for block in events.blocks()])
 
 
 def _interval(method: Any, sample: WeightedSample, level: float, propensities_estimated: bool) -> Interval | None:

@@ -73,19 +73,19 @@ class _AdaptiveEstimator:
             assumption = "asymptotic" if events.propensities_estimated else MARTINGALE_CLT
             interval = Interval(value - half, value + half, request.level, "stabilized t", assumption, FIXED_VALUE)
 
-        def influence() -> FloatArray:
+        influences = None
+        if events.in_memory:
             again = self._variance_estimate(first)
             columns = [values_and_weights(block, again) for block in events.blocks()]
             g, h = (np.concatenate(column) for column in zip(*columns, strict=True))
             h = h if h.any() else np.ones_like(h)
-            return np.asarray(h * (g - value) / h.mean())
-
+            influences = np.asarray(h * (g - value) / h.mean())
         return Estimate(
             value=value,
             std_error=error,
             interval=interval,
             **describe_weights(self.name, request, events, moments),
-            _influence=influence if events.in_memory else None,
+            influences=influences,
         )
 
 

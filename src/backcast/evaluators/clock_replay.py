@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 
@@ -57,6 +57,7 @@ class ClockReplay:
     pool: int = 100_000
     tolerance: float = 0.05
     parts: int | None = None
+    needs_exchangeable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
         count("pool", self.pool, 1)

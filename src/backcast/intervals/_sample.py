@@ -287,16 +287,17 @@ class WeightedSample:
     def std_error(self) -> float:
         return std_error(self.aggregate, self.moments)
 
-    def influence(self) -> FloatArray:
+    def influences(self, blocks: list[EventColumns]) -> FloatArray:
         """Influence of each event on the estimate by the delta method: mean 0, and ``sd / sqrt(n)`` is the error.
 
-        >>> sample_from_values(0.0, 1.0).influence()
+        >>> sample = sample_from_values(0.0, 1.0)
+        >>> sample.influences(list(sample.columns()))
         array([-0.5,  0.5])
         """
         mean = self.moments.mean[AGGREGATED]
         slope = np.array(self.aggregate.slope(*mean.tolist()))
-        rows = [np.column_stack([block[column] for column in AGGREGATED]) for block in self.columns()]
-        return np.asarray((np.concatenate(rows) - mean) @ slope)
+        rows = (np.column_stack([block[column] for column in AGGREGATED]) for block in blocks)
+        return np.concatenate([(row - mean) @ slope for row in rows])
 
     @property
     def weighs_rewards(self) -> bool:

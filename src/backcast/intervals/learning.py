@@ -108,6 +108,23 @@ def group_influence(estimates: FloatArray, member: FloatArray) -> Influence:
     return Influence(np.asarray(scale * (raw - noise)), noise_share, np.asarray(variance_uncertainty))
 
 
+def group_pseudo_deviations(estimates: FloatArray, member: FloatArray) -> FloatArray:
+    """Deviations from the value of the pseudo-values of G groups (Tukey 1958), from B replicates on subsets.
+
+    With ``C_g`` as in :func:`group_influence`, they are ``(G-1) G/(G-s) C_g``: their standard deviation over the root
+    of G is the standard error, before the Monte-Carlo noise of the replicates is subtracted.
+
+    >>> group_pseudo_deviations(np.array([0.0, 1.0]), np.array([[1.0, 0.0], [0.0, 1.0]]))
+    array([-0.5,  0.5])
+
+    By hand: one of two groups at a time, worth 0 and 1; their mean is 1/2, with the standard error 1/2.
+    """
+    B, G = member.shape
+    s = member[0].sum()
+    C = (member - s / G).T @ (estimates - estimates.mean()) / B
+    return np.asarray((G - 1) * G / (G - s) * C)
+
+
 @dataclass(frozen=True)
 class Anytime:
     """Anytime-valid empirical Bernstein interval for V(pi_PV) of a single run.
