@@ -23,7 +23,7 @@ def choose(
     policy: Any, log: Any = LOG, exchangeable: bool | None = None, **options: Any
 ) -> tuple[Any, EvaluationRequest, str]:
     request = EvaluationRequest(log, policy, **{"replicates": "default", "horizon": 40, **options})
-    evaluator, request, (note,) = resolve_evaluator("auto", request, [policy], exchangeable)
+    evaluator, request, (note, *_) = resolve_evaluator("auto", request, [policy], exchangeable)
     assert note.startswith("auto chose")
     return evaluator, request, note
 

@@ -175,14 +175,14 @@ def test_every_kind_of_index(index: Any, rows: list[int], sparse: bool) -> None:
 def test_slice_takes_every_column_along() -> None:
     mask = np.ones((4, 3), dtype=bool)
     mask[3, 0] = False
-    part = four(available=mask, times=[4, 3, 2, 1], logging_probabilities=uniform_logging(), reward_range=(0, 2))[
+    part = four(available=mask, times=[1, 2, 3, 4], logging_probabilities=uniform_logging(), reward_range=(0, 2))[
         [3, 1]
     ]
     assert part.available is not None
     assert part.logging_probabilities is not None
     assert part.times is not None
     assert part.available.tolist() == [[False, True, True], [True, True, True]]
-    assert part.times.tolist() == [1, 3]
+    assert part.times.tolist() == [4, 2]
     assert part.logging_probabilities.tolist() == [[0.0, 0.0, 1.0], [0.5, 0.25, 0.25]]
     assert part.reward_range == (0.0, 2.0)
 

@@ -102,6 +102,8 @@ from backcast.propensities.estimate import PropensityEstimate as PropensityEstim
 from backcast.propensities.estimate import estimate_propensities as estimate_propensities
 from backcast.propensities.estimate import with_estimated_propensities as with_estimated_propensities
 from backcast.propensities.mixing import mix_logs as mix_logs
+from backcast.reading_summary import LeftOut as LeftOut
+from backcast.reading_summary import ReadingSummary as ReadingSummary
 from backcast.replay_summary import ReplaySummary as ReplaySummary
 from backcast.report.html import save_report as save_report
 from backcast.results import SavedResult as SavedResult

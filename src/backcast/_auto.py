@@ -48,7 +48,7 @@ def resolve_evaluator(
         is_permuted = len(policies) > 1 and exchangeable and hasattr(evaluator, "run_jointly")
         is_permuted = is_permuted and isinstance(request.log, Log) and request.horizon is not None
         request = replace(request, replicates="auto" if needs_exchangeable or is_permuted else None)
-    return evaluator, request, notes
+    return evaluator, request, (*notes, *request.log.reading.notes())
 
 
 def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None) -> Choice:

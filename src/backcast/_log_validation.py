@@ -134,16 +134,6 @@ def to_probability_matrix(probabilities: Any) -> FloatArray | None:
     return matrix
 
 
-def to_time_column(times: Any) -> npt.NDArray[Any] | None:
-    """Return the times unchanged, one per event."""
-    if times is None:
-        return None
-    column = np.asarray(times)
-    if column.ndim != 1:
-        raise LogError(f"times have shape {column.shape}; they must be one per event, shape (n,)")
-    return column
-
-
 def find_declared_actions(
     contexts: Contexts,
     available: BoolArray | None,

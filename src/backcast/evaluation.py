@@ -50,7 +50,7 @@ def evaluate(
         ``DRns(...)``, ``WC()``, ``RS()``, ``Replay()``, ``DM()``, ``IPS()``, ...; "auto" selects one.
     reward_model
         Reward model of the doubly robust estimators: a model, one of ``CrossFit``, ``Split`` and ``Progressive`` around
-        a model, an array of predictions, a number, or None for the default.
+        a model, an array of predictions (by row number, ``log.rows``), a number, or None for the default.
     horizon
         Number of rounds T of the policy; None for one pass over the log.
     interval

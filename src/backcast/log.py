@@ -23,9 +23,10 @@ from backcast._log_validation import (
     to_contexts,
     to_float_column,
     to_probability_matrix,
-    to_time_column,
 )
+from backcast._time_order import find_time_order, to_time_column
 from backcast.errors import LogError
+from backcast.reading_summary import ReadingSummary
 
 
 class LogColumns(NamedTuple):
@@ -62,7 +63,9 @@ class Log:
     available
         ``(n, K)`` mask of the eligible actions of each event.
     times
-        Sortable values, one per event, for drift checks.
+        The time of each event: numbers, dates, or text in ISO 8601. The events of a log with times are in the order
+        of time: rows that are not are moved, ties stay in row order, and :attr:`rows` holds the row numbers of the
+        arguments.
     reward_range
         Known bounds ``(low, high)`` of the reward.
     logging_probabilities
@@ -77,15 +80,19 @@ class Log:
     (array([0, 1]), ('mail', 'none'))
     >>> log[1:].propensities
     array([0.25])
+    >>> late_first = Log(None, actions=[0, 1], rewards=[1, 0], propensities=[0.5, 0.25], times=[20, 10])
+    >>> late_first.rewards, late_first.rows
+    (array([0., 1.]), array([1, 0]))
     """
 
-    __slots__ = ("action_labels", "columns", "n_actions", "propensities_estimated", "reward_range")
+    __slots__ = ("action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range")
 
     columns: LogColumns
     n_actions: int
     action_labels: tuple[Any, ...]
     reward_range: tuple[float, float] | None
     propensities_estimated: bool
+    reading: ReadingSummary
 
     def __init__(
         self,
@@ -122,12 +129,19 @@ class Log:
         check_available(available, actions, labels)
         check_logging(logging, actions, propensities, len(labels))
         rows = np.arange(n, dtype=np.int64)
+        columns = LogColumns(contexts, actions, rewards, propensities, available, times, logging, rows)
+        order = find_time_order(times)
         self._set(
-            columns=LogColumns(contexts, actions, rewards, propensities, available, times, logging, rows),
+            columns=columns if order is None else _take(columns, order),
             n_actions=len(labels),
             action_labels=labels,
             reward_range=None if reward_range is None else check_reward_range(reward_range),
             propensities_estimated=False,
+            reading=ReadingSummary(
+                events=n,
+                order="rows" if times is None else "times",
+                moved=0 if order is None else int((order != rows).sum()),
+            ),
         )
 
     @classmethod
@@ -178,8 +192,7 @@ class Log:
         if not isinstance(index, slice):
             index = np.atleast_1d(index)
             index = index if index.size else index.astype(np.int64)
-        columns: Any = [None if column is None else column[index] for column in self.columns]
-        return _rebuild({**self._fields(), "columns": LogColumns(*columns)})
+        return _rebuild({**self._fields(), "columns": _take(self.columns, index)})
 
     def _fields(self) -> dict[str, Any]:
         return {name: getattr(self, name) for name in self.__slots__}
@@ -278,7 +291,10 @@ class Log:
 
     @property
     def rows(self) -> IntArray:
-        """Row number of each event in the log it was read from; slicing does not change it."""
+        """Row number of each event in the arguments, frame or files it comes from; slicing and sorting keep it.
+
+        Tables of predictions and of probabilities, and messages about an event, are by row number.
+        """
         return _locked(self.columns.rows)
 
     @property
@@ -324,6 +340,11 @@ class Log:
         if self.columns.logging_probabilities is not None:
             return True
         return bool(np.allclose(self.columns.propensities, 1 / self.n_actions, rtol=1e-6, atol=0.0))
+
+
+def _take(columns: LogColumns, index: Any) -> LogColumns:
+    taken: Any = [None if column is None else column[index] for column in columns]
+    return LogColumns(*taken)
 
 
 def _rebuild(fields: dict[str, Any]) -> Log:

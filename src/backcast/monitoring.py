@@ -70,9 +70,16 @@ class Monitor:
         self._run: ReplayRun | None = None
         self._reward_total = 0.0
         self._propensities_estimated = False
+        self._last_time: Any = None
 
     def feed(self, log: Log) -> None:
-        """Process the next events, in order."""
+        """Process the next events, in order; their times, if given, must not be before those of earlier events."""
+        times = log.columns.times
+        if times is not None and self._last_time is not None and times[0] < self._last_time:
+            raise EvaluationError(
+                f"the time of the first event is {times[0]}, before {self._last_time}, the last one fed; feed events "
+                "in the order of time"
+            )
         low, high = float(log.rewards.min()), float(log.rewards.max())
         if low < self._reward_range[0] or high > self._reward_range[1]:
             raise EvaluationError(
@@ -94,6 +101,7 @@ class Monitor:
         self._run.feed(log, np.full((1, log.n_actions), mean), self._streams.acceptance.random(len(log)))
         self._reward_total += float(log.rewards.sum())
         self._propensities_estimated |= log.propensities_estimated
+        self._last_time = self._last_time if times is None else times[-1]
 
     def estimate(self) -> Estimate:
         """Return the estimate up to now, with an interval that is valid at this and every other time."""

@@ -246,13 +246,13 @@ def test_actions_that_were_never_available_are_not_reported() -> None:
 
 def test_predictions_use_earlier_events_only() -> None:
     log = paper_log(1200)
-    prediction = predict_actions(log, np.arange(1200))
+    prediction = predict_actions(log)
     assert prediction is not None
     assert prediction.rows.min() == 300
     # other actions in the second half do not change the predicted probabilities there
     later = np.array(log.actions)
     later[600:] = (later[600:] + 1) % 4
-    changed = predict_actions(replace_columns(log, actions=later), np.arange(1200))
+    changed = predict_actions(replace_columns(log, actions=later))
     assert changed is not None
     np.testing.assert_array_equal(prediction.top, changed.top)
     np.testing.assert_array_equal(prediction.taken[:300], changed.taken[:300])

@@ -36,8 +36,8 @@ PROMISED = {
         Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate ReplaySummary RewardDistribution SavedResult Trace
+        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan PolicyFit
+        PropensityDiagnostics PropensityEstimate ReadingSummary ReplaySummary RewardDistribution SavedResult Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """

@@ -121,7 +121,7 @@ def test_policies_can_be_the_loggers() -> None:
     log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5], times=[1, 2])
     mixed = mix_logs([log, log], [Coin(), Coin()])
     assert mixed.times is not None
-    assert mixed.times.tolist() == [1, 2, 1, 2]
+    assert mixed.times.tolist() == [1, 1, 2, 2]
 
 
 def test_missing_masks_are_filled_with_true() -> None:

@@ -223,6 +223,41 @@ def test_names_of_actions_mean_nothing(name: str) -> None:
     holds()
 
 
+def timed(log: bc.Log, order: Any) -> bc.Log:
+    """The same events in another order of rows, with the times of the first order."""
+    return bc.Log(
+        log.contexts[order],
+        log.actions[order],
+        log.rewards[order],
+        log.propensities[order],
+        n_actions=K,
+        times=np.arange(len(log))[order] // 2,
+        reward_range=log.reward_range,
+        logging_probabilities=None if log.logging_probabilities is None else log.logging_probabilities[order],
+    )
+
+
+@pytest.mark.parametrize("name", EVALUATORS)
+def test_shuffled_rows_with_times_give_the_same_bits(name: str) -> None:
+    log, probabilities, predicted = case_for(name, seed=7)
+    rows = np.arange(len(log))
+    # events 2j and 2j + 1 have the same time; ties stay in the order of the rows, so pairs are not torn apart
+    order = np.random.default_rng(8).permutation(len(log) // 2).repeat(2) * 2 + rows % 2
+    inputs = [(timed(log, rows), predicted), (timed(log, order), predicted[order])]
+    policies: list[Any] = [bc.Fixed(probabilities), *([bc.EpsilonGreedy(0.3)] if name in FOR_LEARNERS else [])]
+    for policy in policies:
+        models: list[Any] = [None] if name in FITS_ITS_OWN_MODEL else [None, "predictions"]
+        for model in models:
+            sorted_, shuffled = (
+                bc.evaluate(timed_log, policy, EVALUATORS[name], reward_model=model and table, replicates=None)
+                for timed_log, table in inputs
+            )
+            assert shuffled.value == sorted_.value
+            assert shuffled.std_error == sorted_.std_error or np.isnan(sorted_.std_error)
+            assert "Events are in the order of their times." in sorted_.notes
+            assert any(note.startswith("Events are in the order of their times (") for note in shuffled.notes)
+
+
 @given(seeds)
 @settings(max_examples=25)
 def test_without_a_model_doubly_robust_is_inverse_propensity(seed: int) -> None:

@@ -125,9 +125,9 @@ class Prediction(NamedTuple):
     second: FloatArray
 
 
-def predict_actions(log: Log, order: IntArray) -> Prediction | None:
+def predict_actions(log: Log) -> Prediction | None:
     """Predict the second quarter of the log from the first, and the second half from the first half."""
-    n = order.size
+    n = len(log)
     if n < FEWEST_EVENTS:
         return None
     from threadpoolctl import threadpool_limits
@@ -140,7 +140,7 @@ def predict_actions(log: Log, order: IntArray) -> Prediction | None:
     # small fits in several threads spend most of their time waiting for each other
     with threadpool_limits(1):
         parts = [
-            _predict_rows(narrow, order[:start], _thin_rows(order[start:stop], most))
+            _predict_rows(narrow, np.arange(start), _thin_rows(np.arange(start, stop), most))
             for start, stop in ((n // 4, n // 2), (n // 2, n))
         ]
     return Prediction(*(np.concatenate(column) for column in zip(*parts, strict=True)))

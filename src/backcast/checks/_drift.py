@@ -62,7 +62,7 @@ class LogDrift(NamedTuple):
 
 
 def find_drift(log: Log) -> LogDrift:
-    """Test whether the logger or the rewards change along the log, in the order of time if the log has times.
+    """Test whether the logger or the rewards change along the log, which is in the order of time if it has times.
 
     Tenths of the log are compared by a chi-square test of the actions and by Kruskal-Wallis tests of the propensities
     and of the rewards. Rewards are ranked within their action, so that differences between actions do not hide a
@@ -75,16 +75,9 @@ def find_drift(log: Log) -> LogDrift:
     >>> find_drift(Log(None, [0, 1] * 100, np.arange(200.0), [0.5] * 200)).detected
     ['rewards']
     """
-    order = time_order(log)
-    actions = log.columns.actions[order]
-    logger = [_detect_action_drift(actions), detect_drift("propensities", log.columns.propensities[order])]
-    rewards = _detect_reward_drift(log, actions, log.columns.rewards[order])
+    logger = [_detect_action_drift(log.columns.actions), detect_drift("propensities", log.columns.propensities)]
+    rewards = _detect_reward_drift(log, log.columns.actions, log.columns.rewards)
     return LogDrift(_strongest(logger, "actions and propensities"), _strongest(rewards, "rewards"))
-
-
-def time_order(log: Log) -> IntArray:
-    """Return the rows in the order of time, or in log order if the log has no times."""
-    return np.arange(len(log)) if log.columns.times is None else np.argsort(log.columns.times, kind="stable")
 
 
 def segment_numbers(n: int) -> IntArray:
@@ -216,7 +209,6 @@ def context_order(facts: LogFacts) -> Finding:
     """Check that contexts neither drift nor depend on the context before."""
     tests = []
     for name, column in facts.context_columns(FEATURES):
-        column = column[facts.order]
         tests += [detect_drift(name, column), _detect_dependence(name, centred_ranks(column))]
     return _drift_finding(facts, "context_order", _strongest(tests, "contexts"))
 

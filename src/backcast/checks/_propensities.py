@@ -313,8 +313,7 @@ def _judge_groups(facts: LogFacts, name: str, numbers: IntArray) -> list[_Group]
 
 def _group_events(facts: LogFacts) -> list[tuple[str, IntArray]]:
     """Return groupings of the events, by name, that do not depend on the action taken."""
-    segments = np.empty(facts.n, dtype=np.int64)
-    segments[facts.order] = np.arange(facts.n) * min(SEGMENTS, facts.n) // facts.n
+    segments = np.arange(facts.n) * min(SEGMENTS, facts.n) // facts.n
     return [("order", segments), *((name, _bin_column(column)) for name, column in facts.context_columns(FEATURES))]
 
 

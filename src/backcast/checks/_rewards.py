@@ -40,7 +40,7 @@ def reward_range(facts: LogFacts) -> Finding:
 
 def reward_scale(facts: LogFacts) -> Finding:
     """Check that the unit of rewards does not change along the log: their spread changes by a factor."""
-    rewards = facts.log.columns.rewards[facts.order]
+    rewards = facts.log.columns.rewards
     deviations = np.abs(rewards - np.median(rewards))
     drift = detect_drift("deviations of rewards", deviations)
     if drift is None:

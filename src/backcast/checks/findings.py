@@ -8,6 +8,7 @@ from typing import Any, Literal, TypeAlias
 
 from backcast._serialization import to_json
 from backcast.errors import OptionError
+from backcast.reading_summary import ReadingSummary
 
 Verdict: TypeAlias = Literal["ok", "warn", "fail"]
 VERDICTS: tuple[Verdict, ...] = ("ok", "warn", "fail")  # from best to worst
@@ -83,7 +84,7 @@ class PolicyFit:
 
 @dataclass(frozen=True)
 class HealthReport:
-    """All findings about a log, and how well it suits the policy if one was given.
+    """All findings about a log, how well it suits the policy if one was given, and how the log was read.
 
     Examples
     --------
@@ -95,6 +96,7 @@ class HealthReport:
     about: str
     findings: tuple[Finding, ...]
     policy: PolicyFit | None = None
+    reading: ReadingSummary | None = None
 
     @property
     def verdict(self) -> Verdict:
@@ -125,6 +127,7 @@ class HealthReport:
             "verdict": self.verdict,
             "findings": to_json(self.findings),
             "policy": to_json(self.policy),
+            "reading": to_json(self.reading),
         }
 
     def __str__(self) -> str:
@@ -133,6 +136,8 @@ class HealthReport:
             lines += [f"{finding.verdict}  {finding.name}: {finding.message}", f"      {finding.remedy}"]
         if self.passed:
             lines.append(f"ok    {', '.join(finding.name for finding in self.passed)}")
+        if self.reading is not None:
+            lines.append(f"read  {self.reading}")
         if self.policy is not None:
             lines.append(str(self.policy))
         return "\n".join(lines)

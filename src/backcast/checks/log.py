@@ -10,7 +10,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray, is_sparse
 from backcast.checks._association import Prediction, frequent_features, matching_actions, predict_actions
-from backcast.checks._drift import LogDrift, context_order, find_drift, logger_drift, reward_drift, time_order
+from backcast.checks._drift import LogDrift, context_order, find_drift, logger_drift, reward_drift
 from backcast.checks._policy_fit import fit_policy
 from backcast.checks._propensities import (
     action_coverage,
@@ -87,10 +87,10 @@ def check(log: Any, policy: Any = None, *, exchangeable: bool = True) -> HealthR
     facts = LogFacts(log, exchangeable=exchangeable)
     findings = tuple(finding for run_check in CHECKS if (finding := run_check(facts)) is not None)
     if policy is None:
-        return HealthReport(description, findings)
+        return HealthReport(description, findings, reading=log.reading)
     drifts = any(finding.name in DRIFT_CHECKS and finding.verdict != "ok" for finding in findings)
     fit, policy_findings = fit_policy(facts, policy, in_log_order=drifts or not exchangeable)
-    return HealthReport(description, findings + policy_findings, fit)
+    return HealthReport(description, findings + policy_findings, fit, log.reading)
 
 
 def _load_events(log: Any) -> tuple[Log, str]:
@@ -164,11 +164,6 @@ class LogFacts:
         return np.asarray(self.log.columns.available.sum(axis=0), dtype=np.float64)
 
     @cached_property
-    def order(self) -> IntArray:
-        """Rows in the order of time."""
-        return time_order(self.log)
-
-    @cached_property
     def drift(self) -> LogDrift:
         """Drift of the logger and of the rewards."""
         return find_drift(self.log)
@@ -176,7 +171,7 @@ class LogFacts:
     @cached_property
     def prediction(self) -> Prediction | None:
         """Actions predicted from earlier events; None if there are too few."""
-        return predict_actions(self.log, self.order)
+        return predict_actions(self.log)
 
     def context_columns(self, most: int) -> list[tuple[str, FloatArray]]:
         """Return up to ``most`` features that vary, by name; of sparse contexts the most frequent ones.

@@ -123,7 +123,7 @@ LOG = _panel(
         COLUMNS,
         "Columns of the logger's probabilities of all actions: one per action, or one column of lists.",
     ),
-    Option("times", COLUMN, "Column of the time of each event, for the test for drift."),
+    Option("times", COLUMN, "Column of the time of each event; the log is evaluated in this order."),
     Option(
         "n_actions",
         COUNT,

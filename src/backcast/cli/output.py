@@ -179,6 +179,8 @@ def print_health(report: HealthReport, *, quiet: bool) -> None:
         console.print(table)
     for line in [] if report.policy is None else str(report.policy).splitlines():
         print_line(console, line)
+    if report.reading is not None and not quiet:
+        print_line(console, f"Log: {report.reading}.")
     if report.verdict == "ok":
         print_line(console, f"{report.about}: no problem found.")
         return

@@ -18,6 +18,7 @@ from backcast.cli.progress import print_status, watch_run
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError, StopEvaluation, did_you_mean
 from backcast.io.limits import free_memory
+from backcast.io.tables import open_log_files
 
 USUAL_PASSES = 48  # passes over the whole log, for the length of the progress bar
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
@@ -271,7 +272,7 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
             return bc.read_log(path, **_column_arguments(settings))
         file_format = None if settings.get("format") == "vw" else settings.get("format")
         return bc.read_vw(path, format=file_format, **_select_arguments(settings, *VW_OPTIONS))
-    stream = bc.scan_log(path, **_column_arguments(settings))
+    stream = open_log_files(path, **_column_arguments(settings))
     free = free_memory()
     if as_stream is None and free is not None and stream.bytes_in_memory > MEMORY_SHARE * free:
         as_stream = True
@@ -281,7 +282,7 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
                 f"the log needs {needed} of memory and {_format_bytes(free)} are free; it is read in parts "
                 "(--no-stream reads it whole)"
             )
-    return stream.with_event_count() if as_stream else stream.read()
+    return stream.in_time_order().with_event_count() if as_stream else stream.read()
 
 
 def _is_vw_log(settings: Settings, path: str) -> bool:

@@ -30,7 +30,7 @@ from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
-from backcast.reward_models.cross_fitting import Given, as_out_of_sample
+from backcast.reward_models.cross_fitting import as_out_of_sample
 
 FEWEST_PARTS = 10  # fewer do not show how much parts differ
 MOST_PARTS = 10**7  # a list of more would fill the memory
@@ -230,9 +230,6 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     log = jobs.stream.slice(start, stop).read()
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model)
-    if isinstance(model, Given) and np.ndim(model.predicted) == 2:
-        # a table for the whole stream
-        model = Given(np.asarray(model.predicted)[log.rows])
     inputs = ReplicateInputs(*model.predictions(log, rng), jobs.horizon)
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]

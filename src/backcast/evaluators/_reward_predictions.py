@@ -131,12 +131,12 @@ class FittedStreamModel(StreamRewardModel):
 class GivenStreamModel(StreamRewardModel):
     """Given predictions, one row per event of the whole stream."""
 
-    def __init__(self, table: FloatArray) -> None:
-        self._table = table
+    def __init__(self, given: Given) -> None:
+        self._given = given
 
     def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
         """Yield the part with its rows of the table."""
-        yield part, _rows_of(self._table, part)
+        yield part, self._given.predictions(part, np.random.default_rng(0)).predicted
 
 
 @dataclass
@@ -181,8 +181,9 @@ def stream_reward_model(reward_model: Any) -> StreamRewardModel:
     if isinstance(model, Fitted):
         return FittedStreamModel(model.model)
     assert isinstance(model, Given)
-    predicted = np.asarray(model.predicted, dtype=np.float64)
-    return StreamRewardModel(float(predicted)) if predicted.ndim == 0 else GivenStreamModel(predicted)
+    if np.ndim(model.predicted) == 0:
+        return StreamRewardModel(float(np.asarray(model.predicted)))
+    return GivenStreamModel(model)
 
 
 class PredictedPart(NamedTuple):
@@ -244,8 +245,7 @@ def _part_of_known_model(model: Fitted | Given, part: Log) -> PredictedPart:
         return _part_of_model(model.model, part)
     if np.ndim(model.predicted) == 0:
         return PredictedPart(part, constant=float(np.asarray(model.predicted)))
-    table = _rows_of(np.asarray(model.predicted, dtype=np.float64), part)
-    predicted = Given(table).predictions(part, np.random.default_rng(0)).predicted
+    predicted = model.predictions(part, np.random.default_rng(0)).predicted
     return PredictedPart(part, predict=lambda block, positions: predicted[positions])
 
 
@@ -254,8 +254,3 @@ def _part_of_model(model: Any, part: Log, positions: IntArray | None = None) -> 
         return Fitted(model).predictions(block, np.random.default_rng(0)).predicted
 
     return PredictedPart(part, positions, predict, model)
-
-
-def _rows_of(table: FloatArray, part: Log) -> FloatArray:
-    """Return a part's rows of a table for the whole stream (or the table, if it is that of the part)."""
-    return table[part.rows] if len(table) != len(part) and part.rows.max() < len(table) else table

@@ -88,7 +88,7 @@ class _LogBuilder:
         else:
             self.propensities[rows] = 1.0 if columns.propensity is None else columns.propensity
         if columns.times is not None:
-            self.times.append(_to_times(batch.column(columns.times), columns.times))
+            self.times.append(to_times(batch.column(columns.times), columns.times))
         if self.available is not None:
             names = self.layout.available
             if len(names) == 1 and not kinds.is_boolean(batch.column(names[0]).type.value_type):
@@ -318,7 +318,7 @@ def _find_non_number(column: pa.Array) -> tuple[int, Any]:
     return 0, column[0].as_py()
 
 
-def _to_times(column: pa.Array, name: str) -> npt.NDArray[Any]:
+def to_times(column: pa.Array, name: str) -> npt.NDArray[Any]:
     """Return a column without nulls as numpy values: dates as datetime64, text as objects."""
     _check_no_nulls(column, name, "time")
     if kinds.is_dictionary(column.type):

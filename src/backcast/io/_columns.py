@@ -36,7 +36,8 @@ class ColumnSpec:
         Names or patterns of K columns of booleans in the order of the actions, or one list column that holds
         K booleans or the labels of the eligible actions.
     times
-        Name of a column to keep for ordering and drift checks.
+        Name of the column of times (numbers, dates, or text in ISO 8601). The events of the log are in this order:
+        sorted in memory, checked on streams.
     reward_range
         Known bounds ``(low, high)`` of the reward.
     logging_probabilities

@@ -8,25 +8,31 @@ from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
-from itertools import accumulate, chain, groupby
+from itertools import accumulate, chain, groupby, pairwise
 from pathlib import PurePosixPath
-from typing import Any, TypeVar
+from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import pyarrow as pa
 
 from backcast._log_validation import RowError
-from backcast.errors import LogError, OptionError
-from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers
+from backcast._time_order import first_disorder, to_time_column
+from backcast.errors import LogError, OptionError, SourceError
+from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers, to_times
 from backcast.io._columns import ColumnLayout
 from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
+from backcast.reading_summary import ReadingSummary
 
 PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
 SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
+SORT_REMEDY = (
+    "Events of a stream must be in the order of their times: sort the log by them (files may come in any order if "
+    "their times do not overlap), or read it into memory with read_log, which sorts it"
+)
 
 T = TypeVar("T")
 
@@ -62,6 +68,12 @@ class FileLogStream(LogStream):
     @property
     def reward_range(self) -> tuple[float, float] | None:
         return self.layout.columns.reward_range
+
+    @property
+    def reading(self) -> ReadingSummary:
+        files = tuple(dict.fromkeys(file_slice.path for file_slice in self.slices))
+        order: Any = "rows" if self.layout.columns.times is None else "times"
+        return ReadingSummary(events=self.n_events, files=files, order=order)
 
     @property
     def n_events(self) -> int | None:
@@ -101,6 +113,25 @@ class FileLogStream(LogStream):
         action = self.layout.columns.action
         slices = (replace(file_slice, n_rows=file_slice.count_rows(action)) for file_slice in self.slices)
         return replace(self, slices=tuple(slices))
+
+    def in_time_order(self) -> FileLogStream:
+        """Return the stream with its files in the order of time, after a pass over the column of times.
+
+        Rows of a file that are not in the order of time are refused, and so are files whose times overlap: a stream
+        cannot be sorted. A log without times is returned unchanged.
+        """
+        name = self.layout.columns.times
+        if name is None:
+            return self
+        spans = [_read_time_span(file_slice, name) for file_slice in self.slices]
+        filled = sorted((span for span in spans if span.file_slice.n_rows), key=lambda span: span.first)
+        for before, after in pairwise(filled):
+            if after.first < before.last:
+                raise SourceError(
+                    f"{after.file_slice.path}: its times begin at {after.first}, before the last one of "
+                    f"{before.file_slice.path}, {before.last}. {SORT_REMEDY}"
+                )
+        return replace(self, slices=tuple(span.file_slice for span in filled) or self.slices)
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""
@@ -198,7 +229,8 @@ class FileLogStream(LogStream):
         except RowError as error:
             row = first_rows[error.row // n] + error.row % n
             raise error.shift(row - error.row, self._file_of(row)) from None
-        return replace_columns(log, rows=np.concatenate([np.arange(row, row + n) for row in first_rows]))
+        rows = np.concatenate([np.arange(row, row + n) for row in first_rows])[log.columns.rows]
+        return replace_columns(log, rows=rows, reading=replace(log.reading, files=self.reading.files))
 
     def _file_of(self, row: int) -> str:
         end = self.first_row
@@ -210,6 +242,34 @@ class FileLogStream(LogStream):
 
     def _empty_error(self) -> LogError:
         return LogError(f"{self.slices[0].path}: the log is empty; it needs at least one event")
+
+
+class _TimeSpan(NamedTuple):
+    """A file with the number of its rows, and its first and last time."""
+
+    file_slice: FileSlice
+    first: Any
+    last: Any
+
+
+def _read_time_span(file_slice: FileSlice, name: str) -> _TimeSpan:
+    first = last = None
+    n_rows = 0
+    for batch in file_slice.read_batches([name]):
+        try:
+            column = to_time_column(to_times(batch.column(0), name))
+        except RowError as error:
+            raise error.shift(n_rows, file_slice.path) from None
+        assert column is not None
+        joined = column if last is None else np.concatenate([[last], column])
+        row = first_disorder(joined)
+        if row is not None:
+            problem = f"time {joined[row]} is before that of the row above, {joined[row - 1]}. {SORT_REMEDY}"
+            raise RowError(n_rows + row - (last is not None), problem, file_slice.path)
+        n_rows += column.size
+        if column.size:
+            first, last = (column[0] if first is None else first), column[-1]
+    return _TimeSpan(replace(file_slice, n_rows=n_rows), first, last)
 
 
 def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> FileLogStream:

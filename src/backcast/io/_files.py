@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import glob
 import os
+import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
@@ -53,8 +54,8 @@ class Files:
 def find_files(path: FilePath | Sequence[FilePath], file_format: str | None = None) -> Files:
     """Return the files that a path, pattern, folder, address or list of paths stands for.
 
-    A list keeps its order; files of a pattern or folder are sorted by path. Names that start with ``.`` or ``_``
-    are left out of folders.
+    A list keeps its order; files of a pattern or folder are in natural order (``part-2`` before ``part-10``). Names
+    that start with ``.`` or ``_`` are left out of folders.
     """
     if file_format is not None and file_format not in EXTENSIONS:
         raise OptionError(f"format is {file_format!r}; it must be one of {', '.join(map(repr, EXTENSIONS))}")
@@ -101,7 +102,7 @@ def _expand_path(path: str, file_format: str | None, filesystem: Any) -> list[st
     if not glob.has_magic(path):
         names: list[str] = []
         with suppress(OSError):
-            names = sorted(os.listdir(Path(path).parent))
+            names = os.listdir(Path(path).parent)
         raise SourceError(f"{path}: no such file or folder{did_you_mean(Path(path).name, names).removesuffix('.')}")
     matches = match_pattern(path)
     if not matches:
@@ -137,7 +138,7 @@ def _list_folder(folder: str, file_format: str | None, filesystem: Any) -> list[
     else:
         with _convert_access_errors(folder):
             infos = filesystem.get_file_info(pyarrow.fs.FileSelector(folder, recursive=True))
-        files = sorted(info.path for info in infos if info.type == FILE)
+        files = sorted((info.path for info in infos if info.type == FILE), key=natural_key)
     visible = [
         file
         for file in files
@@ -189,13 +190,13 @@ def _count_static_parts(parts: list[str]) -> int:
 
 
 def match_pattern(pattern: str) -> list[str]:
-    """Return the paths that a glob pattern matches, sorted; ``**`` is any number of folders, hidden ones left out.
+    """Return the paths that a glob pattern matches, in natural order; ``**`` is any number of visible folders.
 
     The standard library's ``**`` follows links in a circle until the path is too long.
     """
     parts = pattern.replace(os.sep, "/").split("/")
     if "**" not in parts:
-        return sorted(glob.glob(pattern))
+        return sorted(glob.glob(pattern), key=natural_key)
     n_static = _count_static_parts(parts)
     base = "/".join(parts[:n_static]) or ("/" if pattern.startswith("/") else ".")
     files = [(file, os.path.relpath(file, base)) for file in list_files(base)]
@@ -227,7 +228,7 @@ def _matches(path: list[str], pattern: list[str]) -> bool:
 
 
 def list_files(folder: str) -> list[str]:
-    """Return every file below a folder, sorted by path; a folder that several links lead to is entered once.
+    """Return every file below a folder, in natural order; a folder that several links lead to is entered once.
 
     >>> import pathlib, tempfile
     >>> folder = pathlib.Path(tempfile.mkdtemp())
@@ -251,7 +252,18 @@ def list_files(folder: str) -> list[str]:
             roots += [path for name in folders if os.path.islink(path := os.path.join(parent, name))]
             # Neither pipes and devices, nor links that lead nowhere.
             files += [path for name in names if os.path.isfile(path := os.path.join(parent, name))]
-    return sorted(files)
+    return sorted(files, key=natural_key)
+
+
+def natural_key(path: str) -> tuple[list[int | str], str]:
+    """Return a sort key by which numbers in names count as numbers.
+
+    >>> sorted(["part-10", "part-2", "part-02b", "part"], key=natural_key)
+    ['part', 'part-2', 'part-02b', 'part-10']
+    """
+    # text and digits alternate, so that only like is compared with like
+    pieces = re.split("([0-9]+)", path)
+    return [int(piece) if i % 2 else piece for i, piece in enumerate(pieces)], path
 
 
 @dataclass(frozen=True)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
-from itertools import accumulate
+from dataclasses import dataclass, replace
+from itertools import accumulate, pairwise
 from typing import Any
 
 import numpy as np
 
-from backcast.errors import OptionError
+from backcast.errors import LogError, OptionError
 from backcast.log import Log, concat_logs
+from backcast.reading_summary import ReadingSummary
 
 
 class LogStream(ABC):
@@ -32,8 +33,22 @@ class LogStream(ABC):
 
     @staticmethod
     def from_logs(logs: Sequence[Log]) -> LogStream:
-        """Return logs in memory as the parts of a stream."""
-        return MemoryLogStream(tuple(logs))
+        """Return logs in memory as the parts of a stream, in the order of time if all have times.
+
+        Logs whose times overlap are refused: sort their events into one log.
+        """
+        stream = MemoryLogStream(tuple(logs))
+        if any(log.columns.times is None or not len(log) for log in stream.logs):
+            return stream
+        spans = [(log.columns.times[0], log.columns.times[-1]) for log in stream.logs if log.columns.times is not None]
+        order = sorted(range(len(spans)), key=lambda part: spans[part][0])
+        for before, after in pairwise(order):
+            if spans[after][0] < spans[before][1]:
+                raise LogError(
+                    f"the times of part {after} begin at {spans[after][0]}, before the last one of part {before}, "
+                    f"{spans[before][1]}; parts of a stream must not overlap in time. Build one log of their events"
+                )
+        return MemoryLogStream(tuple(stream.logs[part] for part in order))
 
     @property
     def n_actions(self) -> int:
@@ -44,6 +59,11 @@ class LogStream(ABC):
     def propensities_estimated(self) -> bool:
         """Whether propensities were estimated from the log; those read from files never are."""
         return False
+
+    @property
+    @abstractmethod
+    def reading(self) -> ReadingSummary:
+        """The files of the log, what was left out, and the order of the events."""
 
     @property
     @abstractmethod
@@ -124,6 +144,19 @@ class MemoryLogStream(LogStream):
     def propensities_estimated(self) -> bool:
         """Whether propensities of any part were estimated."""
         return any(log.propensities_estimated for log in self.logs)
+
+    @property
+    def reading(self) -> ReadingSummary:
+        """How the parts were read."""
+        distinct = list(dict.fromkeys(log.reading for log in self.logs))
+        return replace(
+            distinct[0],
+            events=self.n_events,
+            files=tuple(dict.fromkeys(file for reading in distinct for file in reading.files)),
+            left_out=tuple(left_out for reading in distinct for left_out in reading.left_out),
+            order="times" if all(reading.order == "times" for reading in distinct) else "rows",
+            moved=sum(reading.moved for reading in distinct),
+        )
 
     @property
     def n_features(self) -> int:

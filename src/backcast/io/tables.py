@@ -10,7 +10,7 @@ import pyarrow as pa
 from backcast.errors import ColumnError, LogError, OptionError
 from backcast.io._arrow import build_log, collect_labels, find_known_labels
 from backcast.io._columns import ColumnSpec, resolve_columns
-from backcast.io._file_stream import open_stream
+from backcast.io._file_stream import FileLogStream, open_stream
 from backcast.io._files import FilePath, find_files
 from backcast.io._slices import open_files, to_slices
 from backcast.io.stream import LogStream
@@ -57,8 +57,9 @@ def read_log(
     >>> log, log.action_labels
     (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
     """
-    columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
-    return _add_propensities(_open_files(path, columns, format, batch_rows=1).read(), columns)
+    options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
+    log = open_log_files(path, format=format, **options).read()
+    return _add_propensities(log) if propensity is None else log
 
 
 def scan_log(
@@ -95,15 +96,24 @@ def scan_log(
     """
     if propensity is None:
         raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
-    columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
-    return _open_files(path, columns, format, batch_rows)
+    options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
+    return open_log_files(path, format=format, batch_rows=batch_rows, **options).in_time_order()
 
 
-def _open_files(
-    path: FilePath | Sequence[FilePath], columns: ColumnSpec, file_format: str | None, batch_rows: int
-) -> LogStream:
-    opened = open_files(find_files(path, file_format))
-    layout = resolve_columns(columns, opened.schema)
+def open_log_files(
+    path: FilePath | Sequence[FilePath],
+    *,
+    format: str | None = None,  # noqa: A002
+    batch_rows: int = 65_536,
+    **columns: Any,
+) -> FileLogStream:
+    """Open files as a stream whose order in time is not checked yet: ``read`` sorts it, ``in_time_order`` checks it.
+
+    ``columns`` are the fields of :class:`ColumnSpec`.
+    """
+    spec = ColumnSpec(**columns)
+    opened = open_files(find_files(path, format))
+    layout = resolve_columns(spec, opened.schema)
     return open_stream(to_slices(opened, layout), layout, batch_rows)
 
 
@@ -125,7 +135,8 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     labels = find_known_labels(layout, schema.field(columns.action).type)
     if labels is None:
         labels = collect_labels((batch.column(columns.action) for batch in batches), layout.declared)
-    return _add_propensities(build_log(batches, n, layout, labels), columns)
+    log = build_log(batches, n, layout, labels)
+    return _add_propensities(log) if columns.propensity is None else log
 
 
 def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
@@ -143,10 +154,8 @@ def _read_frame(frame: Any) -> tuple[pa.Schema, list[pa.RecordBatch]]:
         raise ColumnError(f"the frame has a column that Arrow cannot hold ({problem}); give it one type") from None
 
 
-def _add_propensities(log: Log, columns: ColumnSpec) -> Log:
-    """Return the log with estimated propensities, if no column and no constant is given."""
-    if columns.propensity is not None:
-        return log
+def _add_propensities(log: Log) -> Log:
+    """Return the log with estimated propensities."""
     from backcast.propensities.estimate import with_estimated_propensities
 
     return with_estimated_propensities(log)

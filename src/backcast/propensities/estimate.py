@@ -122,6 +122,7 @@ def estimate_propensities(
     elif actions is None:
         raise OptionError("actions are missing; give contexts and actions, or a log")
     else:
+        columns.pop("times", None)  # estimates are in the order of the arguments, a log with times is not
         log = _log_without_propensities(source, actions, np.zeros(len(actions)), columns)
     folds = count("folds", folds, low=2)
     if len(log) < 2 * folds:

@@ -59,8 +59,9 @@ def health_html(report: HealthReport) -> str:
         for finding in (*report.faults, *report.passed)
     ]
     table = _table(("Verdict", "Check", "Figure", "Finding and remedy"), rows)
-    policy_lines = [] if report.policy is None else str(report.policy).splitlines()
-    return _card(f"{report.about}: {report.verdict}", table, policy_lines)
+    lines = [] if report.policy is None else str(report.policy).splitlines()
+    lines += [] if report.reading is None else [f"Log: {report.reading}."]
+    return _card(f"{report.about}: {report.verdict}", table, lines)
 
 
 def _card(title: str, tables: str, notes: Sequence[str], drawing: str = "") -> str:

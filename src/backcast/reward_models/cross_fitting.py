@@ -40,7 +40,8 @@ def as_out_of_sample(model: object = None, *, folds: int = 5) -> OutOfSampleMode
     ----------
     model
         A wrapper of this module, returned unchanged; a reward model, cross-fitted; a scikit-learn estimator,
-        cross-fitted as ``PerAction(estimator)``; a number or an ``(n, K)`` array of predictions, used as given;
+        cross-fitted as ``PerAction(estimator)``; a number or an ``(n, K)`` array of predictions, used as given (row
+        ``r`` for the event with row number ``r``);
         or None for the default ``CrossFit(PerAction())``.
     folds
         Number of folds if the model is cross-fitted.
@@ -231,6 +232,10 @@ class Fitted:
 class Given:
     """Given predictions: one number for all, or an array with a row per event and a column per action.
 
+    Row ``r`` of an array belongs to the event with row number ``r`` (``log.rows``), so that one array serves a log, its
+    slices, and a log that was sorted by time. An array with too few rows for that is taken by position; it must have as
+    many rows as the log has events.
+
     Examples
     --------
     >>> log = Log(contexts=None, actions=[0, 1], rewards=[1.0, 0.5], propensities=[0.5, 0.5])
@@ -246,6 +251,8 @@ class Given:
         given = np.asarray(self.predicted, dtype=np.float64)
         if given.ndim == 0:
             given = np.full((len(log), log.n_actions), float(given))
+        elif len(log) and log.columns.rows.max() < len(given):
+            given = given[log.columns.rows]
         return OutOfSamplePredictions(log, _validated(given, log, "the given predictions"))
 
 
