@@ -341,5 +341,16 @@ def check_logging(logging: FloatArray | None, actions: IntArray, propensities: F
         )
 
 
+def check_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
+    """Return the names of features as a tuple; refuse a wrong number of them, and what is not text."""
+    if names is None:
+        return None
+    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+        raise LogError(f"feature_names are {names!r}; they must be a list of texts, one per feature")
+    if len(names) != n_features:
+        raise LogError(f"there are {len(names)} feature_names but {n_features} features; name each feature once")
+    return tuple(names)
+
+
 def _first_true(wrong: BoolArray) -> int | None:
     return int(wrong.argmax()) if wrong.any() else None

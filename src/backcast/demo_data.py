@@ -69,6 +69,7 @@ def news_log(events: int = EVENTS, seed: int = 0) -> Log:
         probabilities[np.arange(events), actions],
         action_labels=ARTICLES,
         reward_range=(0.0, 1.0),
+        feature_names=FEATURES,
     )
 
 

@@ -12,6 +12,7 @@ import numpy.typing as npt
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
 from backcast._log_validation import (
     check_available,
+    check_feature_names,
     check_length,
     check_logging,
     check_propensities,
@@ -70,6 +71,8 @@ class Log:
         Known bounds ``(low, high)`` of the reward.
     logging_probabilities
         ``(n, K)`` probabilities of all actions under the logger, if recorded.
+    feature_names
+        The d names of the context features, for messages; "feature 0", "feature 1" and so on if not given.
 
     Examples
     --------
@@ -85,7 +88,7 @@ class Log:
     (array([0., 1.]), array([1, 0]))
     """
 
-    __slots__ = ("action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range")
+    __slots__ = ("_names", "action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range")
 
     columns: LogColumns
     n_actions: int
@@ -93,6 +96,7 @@ class Log:
     reward_range: tuple[float, float] | None
     propensities_estimated: bool
     reading: ReadingSummary
+    _names: tuple[str, ...] | None
 
     def __init__(
         self,
@@ -107,6 +111,7 @@ class Log:
         times: Any = None,
         reward_range: tuple[float, float] | None = None,
         logging_probabilities: Any = None,
+        feature_names: Sequence[str] | None = None,
     ) -> None:
         rewards = to_float_column(rewards, "reward")
         n = rewards.size
@@ -142,6 +147,7 @@ class Log:
                 order="rows" if times is None else "times",
                 moved=0 if order is None else int((order != rows).sum()),
             ),
+            _names=check_feature_names(feature_names, contexts.shape[-1]),
         )
 
     @classmethod
@@ -166,10 +172,10 @@ class Log:
         >>> Log.from_frame(frame, context="hour", action="shown", reward="click", propensity="p")
         Log(2 events, 2 actions, 1 feature)
         """
-        from backcast.io._columns import ColumnSpec
+        from backcast.io._columns import make_column_spec
         from backcast.io.tables import log_from_frame
 
-        columns = ColumnSpec(context=context, action=action, reward=reward, propensity=propensity, **options)
+        columns = make_column_spec(context=context, action=action, reward=reward, propensity=propensity, **options)
         return log_from_frame(frame, columns)
 
     def _set(self, **fields: Any) -> None:
@@ -303,6 +309,19 @@ class Log:
         return int(self.columns.contexts.shape[-1])
 
     @property
+    def feature_names(self) -> tuple[str, ...]:
+        """Name of each context feature.
+
+        >>> Log([[0.0, 1.0]], [0], [1], [1.0], feature_names=["age", "is new"]).feature_names
+        ('age', 'is new')
+        """
+        return tuple(map(self.feature_name, range(self.n_features))) if self._names is None else self._names
+
+    def feature_name(self, feature: int) -> str:
+        """Return the name of one feature."""
+        return f"feature {feature}" if self._names is None else self._names[feature]
+
+    @property
     def has_action_features(self) -> bool:
         """Whether contexts are ``(n, K, d)``: features of each action."""
         return self.columns.contexts.ndim == 3
@@ -383,4 +402,7 @@ def replace_columns(log: Log, **fields: Any) -> Log:
     """
     columns = {name: value for name, value in fields.items() if name in LogColumns._fields}
     others = {name: value for name, value in fields.items() if name not in columns}
-    return _rebuild({**log._fields(), "columns": log.columns._replace(**columns), **others})
+    replaced = log.columns._replace(**columns)
+    if replaced.contexts.shape[-1] != log.n_features:
+        others.setdefault("_names", None)
+    return _rebuild({**log._fields(), "columns": replaced, **others})

@@ -49,7 +49,14 @@ class Columns(NamedTuple):
         return Log(contexts, self.actions, self.rewards, self.propensities)
 
     def parts(self) -> dict[str, Any]:
-        return {"context": [*self.features, *self.words], "action": "A", "reward": "R", "propensity": "P"}
+        context = [*self.features, *self.words]
+        return {
+            "context": context,
+            "action": "A",
+            "reward": "R",
+            "propensity": "P",
+            "fill": dict.fromkeys(self.words, ""),
+        }
 
 
 numbers = st.floats(-1e12, 1e12, allow_nan=False)

@@ -182,7 +182,7 @@ class LogFacts:
         if is_sparse(contexts):
             frequent = frequent_features(contexts, most)
             dense = np.asarray(contexts[:, frequent].toarray()) if frequent.size else np.zeros((self.n, 0))
-            return [(f"feature {j}", dense[:, i]) for i, j in enumerate(frequent.tolist())]
+            return [(self.log.feature_name(j), dense[:, i]) for i, j in enumerate(frequent.tolist())]
         table = np.asarray(contexts).mean(axis=1) if contexts.ndim == 3 else np.asarray(contexts)
         varied = np.flatnonzero(table.max(axis=0) > table.min(axis=0)) if table.shape[1] else np.zeros(0, np.int64)
-        return [(f"feature {j}", table[:, j]) for j in varied[:most].tolist()]
+        return [(self.log.feature_name(j), table[:, j]) for j in varied[:most].tolist()]

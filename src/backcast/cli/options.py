@@ -48,6 +48,20 @@ NUMBERS = Kind(list[float], "a number, or a list of numbers", _is(int, float, or
 RANGE = Kind(tuple[float, float], "two numbers", _is_range, "LOW HIGH")
 TEXT_OR_NUMBER = Kind(str, "text or a number", _is(str, int, float))
 TEXT_OR_COUNT = Kind(str, "text or a whole number", _is(str, int))
+FILL = Kind(
+    list[str],
+    "mean, zero, a number, or a table of columns and one of these",
+    lambda value: (
+        TEXT_OR_NUMBER.accepts(value)
+        or (isinstance(value, dict) and all(TEXT_OR_NUMBER.accepts(entry) for entry in value.values()))
+    ),
+    "[COLUMN=]VALUE",
+)
+CATEGORIES = Kind(
+    bool,
+    "true, false, or a table of columns and lists of their values",
+    lambda value: isinstance(value, bool) or (isinstance(value, dict) and all(map(TEXTS.accepts, value.values()))),
+)
 TABLE = Kind(list[str], "a table of names and policies", _is_table)
 COLUMN, COLUMNS = replace(TEXT, metavar="COLUMN"), replace(TEXTS, metavar="COLUMN")
 FILE = replace(TEXT, metavar="FILE")
@@ -141,10 +155,31 @@ LOG = _panel(
     Option(
         "hash_size",
         COUNT,
-        "Number of features that a text column is hashed into.",
+        "Number of features that a text column of more values than that is hashed into.",
         "32; 128 for Vowpal Wabbit",
         minimum=1,
     ),
+    Option(
+        "one_hot",
+        CATEGORIES,
+        "Whether text columns of few values have one feature per value; if not, they are hashed too.",
+        "--one-hot",
+        flags="--one-hot/--no-one-hot",
+    ),
+    Option(
+        "fill",
+        FILL,
+        "What missing values of context columns are filled with: mean, zero, a number or a text; each filled column "
+        "has one more feature that marks them. For one column: --fill age=mean. May be given several times.",
+    ),
+    Option(
+        "where",
+        TEXT,
+        "Rows to use, as a condition of SQL: \"country = 'DE' and hour between 8 and 20\".",
+        metavar="CONDITION",
+    ),
+    Option("delimiter", TEXT, "Delimiter of CSV; found from the file if not given.", metavar="CHARACTER"),
+    Option("encoding", TEXT, "Encoding of CSV, such as latin-1; found from the file if not given.", metavar="NAME"),
     Option(
         "format",
         TEXT,

@@ -23,7 +23,10 @@ from backcast.io.tables import open_log_files
 USUAL_PASSES = 48  # passes over the whole log, for the length of the progress bar
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 VW_OPTIONS = ("n_actions", "hash_size", "reward_range")
-TABLE_OPTIONS = (*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities")
+TABLE_OPTIONS = (
+    *(*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities"),
+    *("one_hot", "where", "delimiter", "encoding"),
+)
 MEMORY_SHARE = 0.5  # of the free memory that a log may fill: an evaluation needs memory beside the log
 ENGINES = ("local", "dask", "ray")
 CONNECT_SECONDS = 10  # for a scheduler to respond, and for its first worker to appear
@@ -305,8 +308,33 @@ def _column_arguments(settings: Settings) -> dict[str, Any]:
         "reward": settings.require("reward", "the column of the reward"),
         "propensity": _propensity_argument(settings),
         "format": settings.get("format"),
+        "fill": _fill_argument(settings.get("fill")),
         **_select_arguments(settings, *TABLE_OPTIONS),
     }
+
+
+def _fill_argument(given: Any) -> Any:
+    """Return what missing values are filled with: one value, or one per column.
+
+    >>> _fill_argument(["age=mean", "f_*=0"]), _fill_argument(["zero"])
+    ({'age': 'mean', 'f_*': 0.0}, 'zero')
+    """
+    if not isinstance(given, list):
+        return given
+    pairs = [entry.rpartition("=")[::2] for entry in given]
+    values = {name: _number_or_text(value) for name, value in pairs}
+    if "" not in values:
+        return values
+    if len(pairs) > 1:
+        raise OptionError(f"fill is {' and '.join(given)}; give one value for all columns, or a column for each value")
+    return values[""]
+
+
+def _number_or_text(text: str) -> float | str:
+    try:
+        return float(text)
+    except ValueError:
+        return text
 
 
 def _propensity_argument(settings: Settings) -> str | float | None:
@@ -314,10 +342,7 @@ def _propensity_argument(settings: Settings) -> str | float | None:
     if settings.get("estimate_propensities"):
         return None
     given = settings.require("propensity", "the column of the propensity (or --estimate-propensities)")
-    try:
-        return float(given)
-    except ValueError:
-        return str(given)
+    return given if isinstance(given, int | float) else _number_or_text(given)
 
 
 def _select_arguments(settings: Settings, *keys: str) -> dict[str, Any]:

@@ -17,8 +17,7 @@ import pyarrow.types as kinds
 
 from backcast._arrays import FloatArray
 from backcast.errors import LogError
-from backcast.io._arrow import flatten_lists, to_python_values
-from backcast.io._columns import kind_of
+from backcast.io._arrow import flatten_lists, kind_of, to_python_values
 from backcast.io._files import FilePath, Files, convert_read_errors, find_files
 from backcast.io._slices import OpenedFiles, open_files
 

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
-from fnmatch import fnmatchcase
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, fields, replace
+from functools import cached_property
+from itertools import accumulate
 from typing import Any
 
 import pyarrow as pa
@@ -13,10 +13,14 @@ import pyarrow.types as kinds
 
 from backcast._log_validation import check_number_of_actions
 from backcast.errors import ColumnError, OptionError, did_you_mean
+from backcast.io._arrow import find_date_format, kind_of, to_python_values
+from backcast.io._column_names import find_column, find_columns
+from backcast.io._features import FILL_HELP, CategoryEncoder, Encoder, FillValue, HashEncoder, make_encoders
+from backcast.io._filters import RowFilter, parse_filter
 from backcast.io.limits import MOST_FEATURES, check_positive_integer
 
-LISTED_NAMES = 20  # names listed in a message
-DENSE_LIMIT = 512  # hashed features per event beyond which contexts are CSR: 4 KB per event, nearly all zeros
+DENSE_LIMIT = 512  # features of text per event beyond which contexts are CSR: 4 KB per event, nearly all zeros
+MOST_NAMES = 2**16  # features beyond which their names are not kept
 
 
 @dataclass(frozen=True)
@@ -43,9 +47,20 @@ class ColumnSpec:
     logging_probabilities
         Names or patterns of K columns in the order of the actions, or one list column of K numbers.
     hash_size
-        Features that each text column is hashed into. The cost of a linear learner grows with the square of the
-        number of features, which 32 keeps small; m values then share a bucket in m(m-1)/64 pairs on average (one
-        pair at m = 8), so raise it for columns with many values.
+        Features that a text column of more values than that is hashed into. The cost of a linear learner grows with the
+        square of the number of features, which 32 keeps small; m values then share a bucket in m(m-1)/64 pairs on
+        average, so raise it for columns with many values.
+    one_hot
+        Whether a text column of at most ``hash_size`` values, in the first 65,536 rows, becomes one feature per value;
+        a value that appears only later has none of them. False hashes all text; a mapping declares the values of
+        single columns (``{"device": ["phone", "desk"]}``).
+    fill
+        What missing values (nulls, and nan) of contexts are filled with; without it they are refused. ``"mean"`` (of
+        the first 65,536 rows), ``"zero"`` or a number; for text, a text or a category of its own. Every filled column
+        has one more feature, 1 where its value was missing. One value is for all columns with missing values in these
+        first rows; a mapping fills single columns (``{"age": "mean", "f_*": 0}``).
+    where
+        Rows to use: a condition in the form of SQL (``"country = 'DE' and age is not null"``) or an Arrow expression.
 
     Examples
     --------
@@ -64,6 +79,9 @@ class ColumnSpec:
     reward_range: tuple[float, float] | None = None
     logging_probabilities: Sequence[str] | str | None = None
     hash_size: int = 32
+    one_hot: bool | Mapping[str, Sequence[Any]] = True
+    fill: FillValue | Mapping[str, FillValue] | None = None
+    where: Any = None
 
     def __post_init__(self) -> None:
         check_positive_integer("hash_size", self.hash_size, MOST_FEATURES)
@@ -76,6 +94,21 @@ class ColumnSpec:
             raise OptionError(f"propensity is {self.propensity!r}; a constant one must lie in (0, 1]")
         if not isinstance(self.propensity, str | int | float | None):
             raise OptionError(f"propensity is {self.propensity!r}; give the name of a column, a number, or None")
+        if self.times is not None and not isinstance(self.times, str):
+            raise OptionError(f"times is {self.times!r}; it must be the name of a column")
+        if not isinstance(self.one_hot, bool | Mapping):
+            raise OptionError(f"one_hot is {self.one_hot!r}; give True, False, or the values of each column")
+        if isinstance(self.one_hot, Mapping):
+            for name, values in self.one_hot.items():
+                if isinstance(values, str | bytes) or not isinstance(values, Sequence) or not values:
+                    raise OptionError(
+                        f"one_hot of {name!r} is {values!r}; it must be a list of the values of that column"
+                    )
+        if isinstance(self.fill, Mapping):
+            for name, value in self.fill.items():
+                _check_fill(f"fill of {name!r}", value, any_text=True)
+        elif self.fill is not None:
+            _check_fill("fill", self.fill, any_text=False)
 
     @property
     def single_columns(self) -> dict[str, str]:
@@ -84,31 +117,53 @@ class ColumnSpec:
         return {role: name for role, name in roles.items() if isinstance(name, str)}
 
 
-@dataclass(frozen=True)
-class Feature:
-    """A context column and the first of the features that it becomes."""
+def make_column_spec(**options: Any) -> ColumnSpec:
+    """Return the specification of these options; an unknown one is refused with a suggestion.
 
-    name: str
-    is_text: bool
-    first: int
+    >>> make_column_spec(context="x", action="a", reward="r", propensity="p", time="t")
+    Traceback (most recent call last):
+    backcast.errors.OptionError: there is no option 'time' of a log; did you mean 'times'?
+    """
+    known = [field.name for field in fields(ColumnSpec)]
+    for name in options:
+        if name not in known:
+            raise OptionError(f"there is no option {name!r} of a log{did_you_mean(name, known)}")
+    return ColumnSpec(**options)
+
+
+def _check_fill(what: str, value: Any, *, any_text: bool) -> None:
+    """Refuse what is neither a finite number nor a text; only a single column can be filled with any text."""
+    is_number = isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < float("inf")
+    if not is_number and not (isinstance(value, str) and (any_text or value in ("mean", "zero"))):
+        raise OptionError(f"{what} is {value!r}; {FILL_HELP}")
 
 
 @dataclass(frozen=True)
 class ColumnLayout:
-    """The columns to read, and the features that the context columns become."""
+    """The columns to read, the rows to use, and the encoders of the context columns (none until the head was read).
+
+    ``date_format`` is the format of times that are text such as 24/12/2026.
+    """
 
     columns: ColumnSpec
-    features: tuple[Feature, ...]
+    context: tuple[str, ...]
     available: tuple[str, ...]
     logging: tuple[str, ...]
-    n_features: int
-    is_sparse: bool
+    where: RowFilter | None = None
+    encoders: tuple[Encoder, ...] = ()
+    date_format: str | None = None
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Every column to read, none twice."""
-        context = (feature.name for feature in self.features)
-        return tuple(dict.fromkeys((*context, *self.columns.single_columns.values(), *self.available, *self.logging)))
+        """Every column that the log is made of, none twice."""
+        return tuple(
+            dict.fromkeys((*self.context, *self.columns.single_columns.values(), *self.available, *self.logging))
+        )
+
+    @property
+    def read_names(self) -> tuple[str, ...]:
+        """Every column to read: those of the log, and those that the filter of rows needs."""
+        return tuple(dict.fromkeys((*self.names, *(self.where.columns if self.where else ()))))
 
     @property
     def declared(self) -> int | None:
@@ -120,20 +175,49 @@ class ColumnLayout:
         # A single column may be a list of any length.
         return next((len(names) for names in (self.available, self.logging) if len(names) > 1), None)
 
-    def feature_name(self, feature: int) -> str:
+    @cached_property
+    def n_features(self) -> int:
+        """Number of features of all context columns."""
+        return sum(encoder.width for encoder in self.encoders)
+
+    @property
+    def n_entries(self) -> int:
+        """Numbers of an event that may not be zero."""
+        return sum(encoder.n_entries for encoder in self.encoders)
+
+    @cached_property
+    def is_sparse(self) -> bool:
+        """Whether so many features come from text that contexts are a sparse matrix."""
+        text = sum(encoder.width for encoder in self.encoders if isinstance(encoder, CategoryEncoder | HashEncoder))
+        return text > DENSE_LIMIT
+
+    @property
+    def first_features(self) -> list[int]:
+        """The first feature of each encoder."""
+        return list(accumulate((encoder.width for encoder in self.encoders), initial=0))[:-1]
+
+    @cached_property
+    def feature_names(self) -> tuple[str, ...] | None:
+        """The name of every feature; None if there are too many to keep them."""
+        if self.n_features > MOST_NAMES:
+            return None
+        return tuple(name for encoder in self.encoders for name in encoder.feature_names())
+
+    def column_of(self, feature: int) -> str:
         """Return the context column that a feature comes from."""
-        return next(f.name for f in reversed(self.features) if f.first <= feature)
+        return next(
+            e.name for e, first in zip(self.encoders[::-1], self.first_features[::-1], strict=True) if first <= feature
+        )
 
 
 def resolve_columns(columns: ColumnSpec, schema: pa.Schema) -> ColumnLayout:
-    """Match the user's names with the schema of a table.
+    """Match the user's names with the schema of a table; :func:`fit_layout` adds the encoders.
 
-    >>> columns = ColumnSpec(context="*", action="a", reward="r", propensity="p", hash_size=4)
+    >>> columns = ColumnSpec(context="*", action="a", reward="r", propensity="p")
     >>> schema = pa.schema([("a", pa.int64()), ("r", pa.int8()), ("p", pa.float32()), ("zip", pa.string()),
     ...                     ("age", pa.int32())])
-    >>> layout = resolve_columns(columns, schema)
-    >>> layout.features, layout.n_features
-    ((Feature(name='zip', is_text=True, first=0), Feature(name='age', is_text=False, first=4)), 5)
+    >>> resolve_columns(columns, schema).context
+    ('zip', 'age')
     """
     names = schema.names
     assigned = [find_column(name, role, names) for role, name in columns.single_columns.items()]
@@ -150,57 +234,26 @@ def resolve_columns(columns: ColumnSpec, schema: pa.Schema) -> ColumnLayout:
     # A single column of eligible actions may hold lists of labels, which need no order.
     has_mask = len(available) > 1 or (available and kinds.is_boolean(schema.field(available[0]).type.value_type))
     _check_action(columns, schema, by_position=bool(logging or has_mask))
-    features, n_features = _assign_features(context, schema, columns.hash_size)
-    n_hashed = columns.hash_size * sum(feature.is_text for feature in features)
-    return ColumnLayout(columns, features, available, logging, n_features, n_hashed > DENSE_LIMIT)
+    where = None if columns.where is None else parse_filter(columns.where, schema)
+    return ColumnLayout(columns, context, available, logging, where)
 
 
-def find_column(name: str, role: str, names: Iterable[str]) -> str:
-    """Return the name if exactly one column has it; the error suggests a similar one.
+def fit_layout(layout: ColumnLayout, schema: pa.Schema, read_head: Callable[[list[str]], pa.Table]) -> ColumnLayout:
+    """Return the layout with the encoders of its context columns; ``read_head`` returns the first rows of columns.
 
-    >>> find_column("clik", "reward", ["hour", "click"])
-    Traceback (most recent call last):
-    backcast.errors.ColumnError: there is no column 'clik' (given as reward); did you mean 'click'? Columns: hour, click
+    >>> columns = ColumnSpec(context=["zip", "age"], action="a", reward="r", propensity=0.5)
+    >>> table = pa.table({"zip": ["x", "y"], "age": [30, 40], "a": [0, 1], "r": [0, 1]})
+    >>> fit_layout(resolve_columns(columns, table.schema), table.schema, table.select).feature_names
+    ('zip=x', 'zip=y', 'age')
     """
-    counts = names if isinstance(names, Counter) else Counter(names)
-    if counts[name] > 1:
-        raise ColumnError(f"column {name!r} (given as {role}) appears {counts[name]} times; rename all but one")
-    if not counts[name]:
-        raise ColumnError(
-            f"there is no column {name!r} (given as {role}){did_you_mean(name, counts)} Columns: {_list_names(counts)}"
-        )
-    return name
-
-
-def find_columns(
-    patterns: Sequence[str] | str | None, role: str, names: Sequence[str], assigned: Iterable[str] = ()
-) -> tuple[str, ...]:
-    """Return the columns of these names and patterns, in order, none twice; patterns skip assigned columns.
-
-    >>> find_columns(["b", "*"], "context", ["a", "b", "click"], assigned=["click"])
-    ('b', 'a')
-    """
-    counts, excluded = Counter(names), set(assigned)
-    matched: list[str] = []
-    for pattern in (patterns,) if isinstance(patterns, str) else patterns or ():
-        if not isinstance(pattern, str):
-            raise ColumnError(f"{role} holds {pattern!r}; columns are given by name")
-        if pattern in counts or not any(character in pattern for character in "*?["):
-            matched.append(find_column(pattern, role, counts))
-            continue
-        names_of_pattern = [name for name in counts if fnmatchcase(name, pattern) and name not in excluded]
-        if not names_of_pattern:
-            raise ColumnError(
-                f"no column matches the pattern {pattern!r} (given as {role}). Columns: {_list_names(counts)}"
-            )
-        matched += [find_column(name, role, counts) for name in names_of_pattern]
-    return tuple(dict.fromkeys(matched))
-
-
-def _list_names(names: Iterable[str]) -> str:
-    listed = list(names)
-    more = len(listed) - LISTED_NAMES
-    return ", ".join(listed[:LISTED_NAMES]) + (f", and {more} more" if more > 0 else "")
+    columns, date_format = layout.columns, None
+    if columns.times is not None and kind_of(schema.field(columns.times).type) == "text":
+        values = to_python_values(read_head([columns.times]).column(0).combine_chunks())
+        date_format = find_date_format(values, columns.times)
+    encoders = make_encoders(columns, layout.context, schema, read_head)
+    if sum(encoder.width for encoder in encoders) > MOST_FEATURES:
+        raise OptionError(f"the context has more than {MOST_FEATURES:,} features; lower hash_size")
+    return replace(layout, encoders=encoders, date_format=date_format)
 
 
 def _check_matrix(role: str, names: tuple[str, ...], schema: pa.Schema) -> None:
@@ -221,41 +274,3 @@ def _check_action(columns: ColumnSpec, schema: pa.Schema, *, by_position: bool) 
             "available and logging_probabilities are in the order of the actions, and text labels have no order; "
             "give action_labels in that order"
         )
-
-
-def _assign_features(context: tuple[str, ...], schema: pa.Schema, hash_size: int) -> tuple[tuple[Feature, ...], int]:
-    """Return the features of each context column, and the number of all features."""
-    features: list[Feature] = []
-    n_features = 0
-    for name in context:
-        kind = kind_of(schema.field(name).type)
-        if kind in ("list", "other"):
-            raise ColumnError(
-                f"context column {name!r} has type {schema.field(name).type}; contexts are numbers, booleans or text. "
-                "Turn it into such columns first (a time into its hour and weekday, a list into one column per entry)"
-            )
-        features.append(Feature(name, kind == "text", n_features))
-        n_features += hash_size if kind == "text" else 1
-        if n_features > MOST_FEATURES:
-            raise OptionError(f"the context has more than {MOST_FEATURES:,} features; lower hash_size")
-    return tuple(features), n_features
-
-
-def kind_of(type_: pa.DataType) -> str:
-    """Return what a column of this type can serve as: number, text, list, empty (all null) or other.
-
-    >>> kind_of(pa.bool_()), kind_of(pa.dictionary(pa.int8(), pa.string())), kind_of(pa.date32())
-    ('number', 'text', 'other')
-    """
-    if kinds.is_null(type_):
-        return "empty"
-    if kinds.is_boolean(type_) or kinds.is_integer(type_) or kinds.is_floating(type_) or kinds.is_decimal(type_):
-        return "number"
-    text_tests = ("is_string", "is_large_string", "is_string_view", "is_binary", "is_large_binary", "is_binary_view")
-    # The view types are newer than the oldest supported pyarrow.
-    is_text = any(getattr(kinds, test)(type_) for test in text_tests if hasattr(kinds, test))
-    if kinds.is_dictionary(type_) or is_text:
-        return "text"
-    if kinds.is_list(type_) or kinds.is_large_list(type_) or kinds.is_fixed_size_list(type_):
-        return "list"
-    return "other"

@@ -18,8 +18,9 @@ import pyarrow as pa
 from backcast._log_validation import RowError
 from backcast._time_order import first_disorder, to_time_column
 from backcast.errors import LogError, OptionError, SourceError
-from backcast.io._arrow import build_log, collect_labels, find_known_labels, to_numbers, to_times
+from backcast.io._arrow import to_numbers, to_times
 from backcast.io._columns import ColumnLayout
+from backcast.io._log_builder import build_log, collect_labels, find_known_labels
 from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
 from backcast.io.stream import LogStream
@@ -86,7 +87,7 @@ class FileLogStream(LogStream):
         if self.n_events is None:
             return sum(file_slice.stamp.size or 0 for file_slice in self.slices)
         layout = self.layout
-        context = 12 * len(layout.features) if layout.is_sparse else 8 * layout.n_features
+        context = 12 * layout.n_entries if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
         return self.n_events * (context + tables + 4 * 8)
 
@@ -123,7 +124,7 @@ class FileLogStream(LogStream):
         name = self.layout.columns.times
         if name is None:
             return self
-        spans = [_read_time_span(file_slice, name) for file_slice in self.slices]
+        spans = [_read_time_span(file_slice, name, self.layout.date_format) for file_slice in self.slices]
         filled = sorted((span for span in spans if span.file_slice.n_rows), key=lambda span: span.first)
         for before, after in pairwise(filled):
             if after.first < before.last:
@@ -252,12 +253,12 @@ class _TimeSpan(NamedTuple):
     last: Any
 
 
-def _read_time_span(file_slice: FileSlice, name: str) -> _TimeSpan:
+def _read_time_span(file_slice: FileSlice, name: str, date_format: str | None) -> _TimeSpan:
     first = last = None
     n_rows = 0
     for batch in file_slice.read_batches([name]):
         try:
-            column = to_time_column(to_times(batch.column(0), name))
+            column = to_time_column(to_times(batch.column(0), name, date_format))
         except RowError as error:
             raise error.shift(n_rows, file_slice.path) from None
         assert column is not None

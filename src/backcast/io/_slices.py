@@ -10,13 +10,15 @@ from itertools import accumulate, pairwise
 from typing import Any, NamedTuple
 
 import pyarrow as pa
-import pyarrow.csv
 import pyarrow.dataset
 import pyarrow.parquet
 
 from backcast.errors import LogError, SourceError
-from backcast.io._columns import ColumnLayout, kind_of
+from backcast.io._arrow import kind_of
+from backcast.io._columns import ColumnLayout
+from backcast.io._csv_dialect import HEAD_BYTES, CsvDialect, find_dialect
 from backcast.io._files import REMEDIES, Files, FileStamp, convert_read_errors, read_stamps
+from backcast.io._filters import RowFilter
 from backcast.io.limits import check_columns, check_depth
 
 SCHEMA_THREADS = 8
@@ -34,20 +36,31 @@ class OpenedFiles:
     schemas: tuple[pa.Schema, ...]
     schema: pa.Schema
     stamps: tuple[FileStamp, ...]
+    dialect: CsvDialect | None = None
 
 
-def open_files(files: Files, checked_bytes: int | None = None) -> OpenedFiles:
+def open_files(
+    files: Files, checked_bytes: int | None = None, *, delimiter: str | None = None, encoding: str | None = None
+) -> OpenedFiles:
     """Read the schema of each file, with the columns that its ``key=value`` folders add.
 
     The first ``checked_bytes`` of JSON (all, if None) are checked for nesting that would crash Arrow's reader.
+    Delimiter and encoding of CSV are found from the first file, unless they are given.
     """
     if files.format == "ndjson":
         for path in files.paths:
             _check_nesting(path, files.filesystem, checked_bytes)
     stamps = read_stamps(files.paths, files.filesystem)
     format_name: Any = {"ndjson": "json"}.get(files.format, files.format)
-    if files.format == "tsv":
-        format_name = pyarrow.dataset.CsvFileFormat(parse_options=pyarrow.csv.ParseOptions(delimiter="\t"))
+    dialect = None
+    if files.format in ("csv", "tsv"):
+        with (
+            convert_read_errors(files.paths[0], files.format),
+            files.filesystem.open_input_stream(files.paths[0]) as text,
+        ):
+            head = text.read(HEAD_BYTES)
+        dialect = find_dialect(head, delimiter or ("\t" if files.format == "tsv" else None), encoding)
+        format_name = dialect.file_format()
     with convert_read_errors(files.paths[0], files.format):
         dataset = pyarrow.dataset.dataset(
             list(files.paths),
@@ -61,7 +74,7 @@ def open_files(files: Files, checked_bytes: int | None = None) -> OpenedFiles:
     # Several at once: a remote disk has a long latency per file.
     with ThreadPoolExecutor(SCHEMA_THREADS, "backcast reads schemas") as pool:
         schemas = tuple(pool.map(lambda fragment: _read_schema(fragment, files.format, dataset.schema), fragments))
-    return OpenedFiles(files.format, fragments, schemas, _common_schema(schemas), stamps)
+    return OpenedFiles(files.format, fragments, schemas, _common_schema(schemas), stamps, dialect)
 
 
 def _check_nesting(path: str, filesystem: Any, checked_bytes: int | None) -> None:
@@ -98,15 +111,17 @@ def _common_schema(schemas: Sequence[pa.Schema]) -> pa.Schema:
 def to_slices(opened: OpenedFiles, layout: ColumnLayout) -> tuple[FileSlice, ...]:
     """Return a slice per file; check that the files hold the same columns and that Parquet row counts agree."""
     slices: list[FileSlice] = []
-    names, checked_schema = layout.names, None
+    names, checked_schema = layout.read_names, None
     for fragment, schema, stamp in zip(opened.fragments, opened.schemas, opened.stamps, strict=True):
         # Of thousands of files nearly all are alike, and need no second check.
         if checked_schema is None or not schema.equals(checked_schema, check_metadata=True):
             _check_same_columns(opened, schema, fragment.path, layout)
             read_schema, checked_schema = _schema_to_read(schema, opened.format, layout), schema
-        file_slice = FileSlice(fragment, opened.format, read_schema, stamp)
+        file_slice = FileSlice(fragment, opened.format, read_schema, stamp, opened.dialect, layout.where)
         if opened.format == "parquet":
             group_rows = _read_group_rows(fragment, names)
+            if layout.where is not None:
+                group_rows = replace(file_slice, groups=range(len(group_rows))).count_selected()
             edges = tuple(accumulate(group_rows, initial=0))
             file_slice = replace(file_slice, groups=range(len(group_rows)), edges=edges, n_rows=edges[-1])
         slices.append(file_slice)
@@ -115,7 +130,7 @@ def to_slices(opened: OpenedFiles, layout: ColumnLayout) -> tuple[FileSlice, ...
 
 def _check_same_columns(opened: OpenedFiles, schema: pa.Schema, path: str, layout: ColumnLayout) -> None:
     first = opened.fragments[0].path
-    for name in layout.names:
+    for name in layout.read_names:
         index = schema.get_field_index(name)
         if index < 0:
             raise SourceError(
@@ -135,13 +150,15 @@ def _schema_to_read(schema: pa.Schema, file_format: str, layout: ColumnLayout) -
 
     The types of a text file are guessed from its first block, and fractions may follow.
     """
-    fields = [schema.field(name) for name in layout.names]
+    fields = [schema.field(name) for name in layout.read_names]
     if file_format == "parquet":
         return pa.schema(fields)
     unchanged = {layout.columns.action, layout.columns.times}
     for number, field in enumerate(fields):
         if (pa.types.is_integer(field.type) or pa.types.is_null(field.type)) and field.name not in unchanged:
             fields[number] = field.with_type(pa.float64())
+        elif pa.types.is_list(field.type) and pa.types.is_integer(field.type.value_type):
+            fields[number] = field.with_type(pa.list_(pa.float64()))
     return pa.schema(fields)
 
 
@@ -198,13 +215,16 @@ class FileSlice:
 
     ``stamp`` identifies the version of the file that was opened: a file that has changed since is not read.
     ``n_rows`` is the number of rows, None until it is known. Of a Parquet file, ``groups`` are the row groups that
-    hold the rows, and ``edges`` the rows of the file at which these groups begin, then where the last one ends.
+    hold the rows, and ``edges`` the rows of the file at which these groups begin, then where the last one ends. With a
+    filter ``where``, only the rows that it selects count in all of these.
     """
 
     fragment: Any
     format: str
     schema: pa.Schema
     stamp: FileStamp
+    dialect: CsvDialect | None = None
+    where: RowFilter | None = None
     rows: RowRange = ALL_ROWS
     n_rows: int | None = None
     groups: range = range(0)
@@ -252,14 +272,17 @@ class FileSlice:
         Raises if the file has more or fewer rows than it announced.
         """
         self.stamp.check(self.path, self.fragment.filesystem)
-        batch_rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(names))))
+        needed = list(dict.fromkeys((*names, *(self.where.columns if self.where else ()))))
+        batch_rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(needed))))
         n_read = 0
         with convert_read_errors(self.path, self.format):
             if self.format == "parquet":
-                batches = self._read_parquet(names, batch_rows)
+                batches: Iterator[pa.RecordBatch] = self._read_parquet(needed, batch_rows)
             else:
                 options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
-                batches = self.fragment.to_batches(schema=self.schema, columns=list(names), **options)
+                batches = self._text_fragment().to_batches(schema=self.schema, columns=needed, **options)
+            if self.where is not None:
+                batches = self.where.apply(batches, list(names))
             for batch in _select_rows(batches, self.rows.shift(-self.edges[0] if self.edges else 0)):
                 n_read += batch.num_rows
                 if self.n_rows is not None and n_read > self.n_rows:
@@ -269,6 +292,24 @@ class FileSlice:
         self.stamp.check(self.path, self.fragment.filesystem)
         if self.n_rows not in (None, n_read):
             raise _row_count_error(self.path, f"{self.n_rows:,} rows are announced but {n_read:,} were read")
+
+    def _text_fragment(self) -> Any:
+        """Return the fragment with its encoding, which a fragment loses when it is sent to another process."""
+        if self.dialect is None or self.dialect.encoding == "utf8":
+            return self.fragment
+        return self.dialect.file_format().make_fragment(
+            self.path, self.fragment.filesystem, self.fragment.partition_expression
+        )
+
+    def count_selected(self) -> tuple[int, ...]:
+        """Return the number of rows that the filter selects in each row group of a Parquet file."""
+        assert self.where is not None
+        counts = []
+        for group in self.groups:
+            with convert_read_errors(self.path, self.format):
+                batches = replace(self, groups=range(group, group + 1))._read_parquet(self.where.columns, READ_ROWS)
+                counts.append(sum(self.where.select(batch).num_rows for batch in batches))
+        return tuple(counts)
 
     def _read_parquet(self, names: Sequence[str], batch_rows: int) -> Iterator[pa.RecordBatch]:
         """Yield the rows of the row groups, page by page; the dataset scanner would hold one or two whole groups."""

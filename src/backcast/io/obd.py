@@ -70,6 +70,8 @@ def read_obd(
         n_actions=_count_items(items[0]),
         reward_range=(0.0, 1.0),
         hash_size=hash_size,
+        # Campaigns are compared with each other, so that a value must be the same feature in all of them.
+        one_hot=False,
     )
     return log if position is None else _select_position(log, position)
 
@@ -92,4 +94,5 @@ def _select_position(log: Log, position: int) -> Log:
         raise LogError(f"no event is at position {position}")
     selected = log[rows]
     contexts = selected.columns.contexts[:, 1:]
-    return replace_columns(selected, contexts=contexts if is_sparse(contexts) else np.ascontiguousarray(contexts))
+    contexts = contexts if is_sparse(contexts) else np.ascontiguousarray(contexts)
+    return replace_columns(selected, contexts=contexts, _names=log.feature_names[1:])

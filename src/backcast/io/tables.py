@@ -8,11 +8,13 @@ from typing import Any
 import pyarrow as pa
 
 from backcast.errors import ColumnError, LogError, OptionError
-from backcast.io._arrow import build_log, collect_labels, find_known_labels
-from backcast.io._columns import ColumnSpec, resolve_columns
-from backcast.io._file_stream import FileLogStream, open_stream
+from backcast.io._columns import ColumnSpec, fit_layout, make_column_spec, resolve_columns
+from backcast.io._csv_dialect import check_dialect_options
+from backcast.io._features import HEAD_ROWS
+from backcast.io._file_stream import FileLogStream, open_stream, rechunk
 from backcast.io._files import FilePath, find_files
-from backcast.io._slices import open_files, to_slices
+from backcast.io._log_builder import build_log, collect_labels, find_known_labels
+from backcast.io._slices import FileSlice, open_files, to_slices
 from backcast.io.stream import LogStream
 from backcast.log import Log
 
@@ -25,12 +27,16 @@ def read_log(
     reward: str,
     propensity: str | float | None,
     format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str | None = None,
     **options: Any,
 ) -> Log:
     r"""Read a log from Parquet, CSV or NDJSON files.
 
-    Only the named columns are read. Numbers and booleans become features unchanged; a text column is hashed into
-    ``hash_size`` features. Many hashed features give a sparse matrix.
+    Only the named columns are read. Numbers and booleans become features unchanged, and so does each entry of a list
+    column. A text column becomes one feature per value if there are at most ``hash_size`` values, else it is hashed
+    into ``hash_size`` features. A timestamp becomes its hour (on a circle) and its weekday. Many features of text give
+    a sparse matrix. ``log.feature_names`` has the name of each feature.
 
     Parameters
     ----------
@@ -44,9 +50,12 @@ def read_log(
         recorded, give None to estimate it (see :func:`backcast.with_estimated_propensities`).
     format
         ``"parquet"``, ``"csv"``, ``"tsv"`` or ``"ndjson"``; by default from the extensions of the files.
+    delimiter, encoding
+        Of CSV and TSV files; by default found from the first file (``,`` ``;`` tab or ``|``; UTF-8, UTF-16 or
+        Windows-1252). Decimal commas are recognized if the delimiter is not a comma.
     **options
         ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
-        ``hash_size``: see :class:`ColumnSpec`.
+        ``hash_size``, ``one_hot``, ``fill``, ``where``: see :class:`ColumnSpec`.
 
     Examples
     --------
@@ -58,7 +67,8 @@ def read_log(
     (Log(2 events, 2 actions, 1 feature), ('mail', 'none'))
     """
     options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
-    log = open_log_files(path, format=format, **options).read()
+    options |= {"format": format, "delimiter": delimiter, "encoding": encoding}
+    log = open_log_files(path, **options).read()
     return _add_propensities(log) if propensity is None else log
 
 
@@ -70,6 +80,8 @@ def scan_log(
     reward: str,
     propensity: str | float,
     format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str | None = None,
     batch_rows: int = 65_536,
     **options: Any,
 ) -> LogStream:
@@ -97,13 +109,16 @@ def scan_log(
     if propensity is None:
         raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
     options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
-    return open_log_files(path, format=format, batch_rows=batch_rows, **options).in_time_order()
+    options |= {"format": format, "delimiter": delimiter, "encoding": encoding}
+    return open_log_files(path, batch_rows=batch_rows, **options).in_time_order()
 
 
 def open_log_files(
     path: FilePath | Sequence[FilePath],
     *,
     format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str | None = None,
     batch_rows: int = 65_536,
     **columns: Any,
 ) -> FileLogStream:
@@ -111,10 +126,23 @@ def open_log_files(
 
     ``columns`` are the fields of :class:`ColumnSpec`.
     """
-    spec = ColumnSpec(**columns)
-    opened = open_files(find_files(path, format))
+    spec = make_column_spec(**columns)
+    check_dialect_options(delimiter, encoding)
+    opened = open_files(find_files(path, format), delimiter=delimiter, encoding=encoding)
     layout = resolve_columns(spec, opened.schema)
-    return open_stream(to_slices(opened, layout), layout, batch_rows)
+    slices = to_slices(opened, layout)
+    layout = fit_layout(layout, opened.schema, lambda names: _read_head(slices, names))
+    return open_stream(slices, layout, batch_rows)
+
+
+def _read_head(slices: Sequence[FileSlice], names: list[str]) -> pa.Table:
+    """Return the first rows of these columns."""
+    batches = (batch for file_slice in slices for batch in file_slice.read_batches(names))
+    head = next(rechunk(batches, HEAD_ROWS), [])
+    if not head:
+        raise LogError(f"{slices[0].path}: the log is empty, or `where` selects no row; it needs at least one event")
+    # Files may differ in the types of a column; those of the first file decide.
+    return pa.Table.from_batches([batch for batch in head if batch.schema.equals(head[0].schema)])
 
 
 def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
@@ -128,10 +156,15 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     """
     schema, batches = _read_frame(frame)
     layout = resolve_columns(columns, schema)
+    if layout.where is not None:
+        batches = list(layout.where.apply(batches, list(layout.names)))
     batches = [batch.select(list(layout.names)) for batch in batches]
     n = sum(batch.num_rows for batch in batches)
     if n == 0:
-        raise LogError("the frame is empty; a log needs at least one event")
+        selected = "" if layout.where is None else ", or `where` selects none of its rows"
+        raise LogError(f"the frame is empty{selected}; a log needs at least one event")
+    head = pa.Table.from_batches(batches).slice(0, HEAD_ROWS)
+    layout = fit_layout(layout, schema, head.select)
     labels = find_known_labels(layout, schema.field(columns.action).type)
     if labels is None:
         labels = collect_labels((batch.column(columns.action) for batch in batches), layout.declared)

@@ -59,6 +59,7 @@ def mix_logs(logs: Sequence[Log], loggers: Sequence[Any]) -> Log:
         times=np.concatenate(times) if len(times) == len(logs) else None,
         reward_range=(min(ranges)[0], max(high for _, high in ranges)) if len(ranges) == len(logs) else None,
         logging_probabilities=mixture,
+        feature_names=logs[0].feature_names,
     )
     return replace_columns(union, propensities_estimated=any(log.propensities_estimated for log in logs))
 
@@ -88,6 +89,13 @@ def _check_logs_match(logs: list[Log], loggers: list[Any]) -> None:
         if shape[1:] != first_shape[1:]:
             raise LogError(
                 f"log {index} has contexts of shape {shape}, log 0 {first_shape}; all logs need the same features"
+            )
+        if log.feature_names != logs[0].feature_names:
+            names = zip(log.feature_names, logs[0].feature_names, strict=True)
+            other, first = next((name, first) for name, first in names if name != first)
+            raise LogError(
+                f"log {index} has the feature {other!r} in place of {first!r}; read all of them with the same columns, "
+                "and with the values of text columns declared (one_hot=...)"
             )
 
 
