@@ -6,7 +6,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
-from typing import Any, Protocol, runtime_checkable
+from typing import Any, Protocol, cast, runtime_checkable
 
 import numpy as np
 
@@ -44,6 +44,8 @@ class EvaluationRequest:
         None for none, a number, or "auto".
     execution
         How the jobs of the evaluation are run.
+    arguments
+        Arguments of ``evaluate`` or ``compare`` as they were given, for the provenance of the result.
     """
 
     log: Log | LogStream
@@ -56,6 +58,11 @@ class EvaluationRequest:
     replicates: int | str | None = None
     policy_name: str = ""
     execution: Execution = field(default_factory=Execution)
+    arguments: Mapping[str, Any] = field(default_factory=dict)
+
+    def without_log(self) -> EvaluationRequest:
+        """Return the request for a computation that gets its log later, and must not keep this one alive."""
+        return replace(self, log=cast(Any, None), execution=Execution())
 
     @property
     def checkpoint(self) -> Checkpoint | None:

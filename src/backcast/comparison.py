@@ -14,13 +14,14 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._auto import resolve_evaluator
+from backcast._equality import ContentEquality
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
-from backcast.evaluation import run_evaluator, with_replay_summary
+from backcast.evaluation import complete_estimate, run_evaluator
 from backcast.evaluators._replicate_statistics import Precision
 from backcast.policies._calls import describe
 
@@ -28,8 +29,8 @@ DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per rou
 RANKING_DRAWS = 20_000
 
 
-@dataclass(frozen=True)
-class Difference:
+@dataclass(frozen=True, eq=False)
+class Difference(ContentEquality):
     """How much more the first policy earns than the second, per round.
 
     ``monte_carlo_error`` is the part of the standard error that more replicates would reduce; the remainder only a
@@ -48,8 +49,8 @@ class Difference:
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}"
 
 
-@dataclass(frozen=True)
-class Comparison:
+@dataclass(frozen=True, eq=False)
+class Comparison(ContentEquality):
     """Several policies on one log, at one horizon.
 
     Attributes
@@ -168,6 +169,15 @@ def compare(
         seed=seed,
         replicates=replicates,
         execution=Execution(n_jobs, time_limit),
+        arguments={
+            "evaluator": evaluator,
+            "reward_model": reward_model,
+            "horizon": horizon,
+            "level": level,
+            "seed": seed,
+            "replicates": replicates,
+            "exchangeable": exchangeable,
+        },
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
@@ -182,7 +192,7 @@ def compare(
     for i, (name, policy) in enumerate(policies.items()):
         own_request = replace(request, policy=policy, policy_name=describe(policy))
         estimate = evaluator.estimate_of(i, passes, own_request)
-        estimates[name] = with_replay_summary(estimate, evaluator, own_request)
+        estimates[name] = complete_estimate(estimate, evaluator, own_request)
     notes = (*notes, *passes.notes)
     if not passes.has_standard_errors:
         return Comparison(estimates, (), (), notes)

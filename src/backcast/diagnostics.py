@@ -10,6 +10,7 @@ from typing import Any, Protocol, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
+from backcast._equality import ContentEquality
 from backcast._serialization import from_json
 
 
@@ -33,8 +34,8 @@ def effective_sample_size(weight_sum: float, squared_sum: float) -> float:
     return weight_sum**2 / squared_sum if squared_sum else 0.0
 
 
-@dataclass(frozen=True)
-class PrintedDiagnostics:
+@dataclass(frozen=True, eq=False)
+class PrintedDiagnostics(ContentEquality):
     """Base of diagnostics: printed one per line."""
 
     def to_dict(self) -> dict[str, Any]:
@@ -53,7 +54,7 @@ def _to_text(value: object) -> str:
     return f"{value:.4g}" if isinstance(value, float) else str(value)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class WeightDiagnostics(PrintedDiagnostics):
     """Diagnostics of estimators that weight events by ``pi / p``, for fixed policies."""
 
@@ -64,7 +65,7 @@ class WeightDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ModelDiagnostics(PrintedDiagnostics):
     """Diagnostics of the direct method, whose value depends on the reward model alone."""
 
@@ -74,7 +75,7 @@ class ModelDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ReplayDiagnostics(PrintedDiagnostics):
     """Diagnostics of evaluators that simulate histories by accepting events.
 
@@ -120,7 +121,7 @@ class ReplayDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class ClockDiagnostics(PrintedDiagnostics):
     """Diagnostics of clock replay.
 
@@ -160,7 +161,7 @@ class ClockDiagnostics(PrintedDiagnostics):
     degrees_of_freedom: float = math.nan
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PermutedDiagnostics(PrintedDiagnostics):
     """Diagnostics of DR-ns over permutations of the log.
 
@@ -191,7 +192,7 @@ class PermutedDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PartsDiagnostics(PrintedDiagnostics):
     """Diagnostics of clock replay on the parts of a stream.
 
@@ -220,7 +221,7 @@ class PartsDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class OtherDiagnostics(PrintedDiagnostics):
     """Diagnostics of an evaluator of another package, as read from a file."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import TYPE_CHECKING, Any
@@ -10,10 +11,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
+from backcast._equality import ContentEquality
 from backcast._serialization import from_json, to_json
 from backcast.diagnostics import Diagnostics, diagnostics_from
-from backcast.errors import EvaluationError
+from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
+from backcast.provenance import Provenance
 
 if TYPE_CHECKING:
     from backcast.policies.base import Policy
@@ -25,8 +28,8 @@ PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of
 SAMPLES = ("influences", "pass_values", "group_values")  # fields of an estimate that are saved on request only
 
 
-@dataclass(frozen=True)
-class Interval:
+@dataclass(frozen=True, eq=False)
+class Interval(ContentEquality):
     """A confidence interval with its level, method, assumption and estimand.
 
     ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
@@ -54,8 +57,8 @@ class Interval:
         return f"[{self.low:.4g}, {self.high:.4g}] ({100 * self.level:g} % {self.method})"
 
 
-@dataclass(frozen=True)
-class LearningCurve:
+@dataclass(frozen=True, eq=False)
+class LearningCurve(ContentEquality):
     """Value by round: estimates of V_t averaged over blocks of rounds that end at ``rounds``, with a band.
 
     Examples
@@ -81,9 +84,62 @@ class LearningCurve:
         }
 
 
-@dataclass(frozen=True)
-class Estimate:
+class LogComputation:
+    """A result that is computed from the log on request; the log is not kept alive for it, and not pickled.
+
+    ``stored`` means that the result is kept, also when this is pickled.
+
+    >>> log = Log(None, actions=[0, 1], rewards=[1, 2], propensities=[0.5, 0.5])
+    >>> mean = LogComputation(lambda log: float(log.rewards.mean()), log)
+    >>> mean(), mean(log[:1])
+    (1.5, 1.0)
+    """
+
+    def __init__(self, function: Callable[[Log], Any] | None, log: Log | None, *, stored: bool = False) -> None:
+        self._function = function
+        self._log = None if log is None else weakref.ref(log)
+        self._stored, self._result = stored, None
+
+    @property
+    def log(self) -> Log | None:
+        """The log that was evaluated, if it is still in memory."""
+        return None if self._log is None else self._log()
+
+    @property
+    def lacks_log(self) -> bool:
+        """Whether the result is not known, and the log that was evaluated is not in memory any more."""
+        return self._result is None and self.log is None
+
+    def __call__(self, log: Log | None = None) -> Any:
+        """Return the result on this log or on the one that was evaluated; None if that is not in memory any more."""
+        log = self.log if log is None else log
+        if self._result is not None or self._function is None or log is None:
+            return self._result
+        result = self._function(log)
+        self._result = result if self._stored else None
+        return result
+
+    def with_log(self, log: Log) -> LogComputation:
+        """Return the same computation on another log."""
+        return LogComputation(self._function, log, stored=self._stored)
+
+    @classmethod
+    def of_result(cls, result: Any) -> LogComputation:
+        """Return a computation whose result is known."""
+        computation = cls(None, None, stored=True)
+        computation._result = result
+        return computation
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return LogComputation.of_result, (self._result,)
+
+
+@dataclass(frozen=True, eq=False)
+class Estimate(ContentEquality):
     """What a policy would have earned.
+
+    An estimate holds no log, so it can be stored, pickled, compared with ``==`` and hashed. Two estimates are equal if
+    all of their results are; provenance is not compared.
 
     Attributes
     ----------
@@ -104,7 +160,7 @@ class Estimate:
     notes
         Remarks on how the value was obtained and how to read it.
     settings
-        Settings needed to repeat the evaluation.
+        Settings of the evaluator, for tables and reports.
     influences
         Influence of each event on the value, in log order: the value is off by their mean, so their standard deviation
         over the root of n is the standard error due to the log, apart from Monte-Carlo noise of passes. From
@@ -115,6 +171,9 @@ class Estimate:
     group_values
         Values of disjoint groups of events whose mean has the standard error of the value: of the segments or the parts
         of a stream, or the pseudo-values of the groups of a jackknife.
+    provenance
+        Everything that is needed to run the evaluation again: log, files, policy, options, versions; None for an
+        estimate that :func:`backcast.evaluate` or :func:`backcast.compare` did not make.
 
     Examples
     --------
@@ -139,9 +198,9 @@ class Estimate:
     influences: FloatArray | None = field(default=None, repr=False, compare=False)
     pass_values: FloatArray | None = field(default=None, repr=False, compare=False)
     group_values: FloatArray | None = field(default=None, repr=False, compare=False)
-    _progressive: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
-    _replay_summary: Callable[[], Any] | None = field(default=None, repr=False, compare=False)
-    _log: Log | None = field(default=None, repr=False, compare=False)
+    provenance: Provenance | None = field(default=None, repr=False, compare=False)
+    _progressive: LogComputation | None = field(default=None, repr=False, compare=False)
+    _replay_summary: LogComputation | None = field(default=None, repr=False, compare=False)
 
     def __str__(self) -> str:
         from backcast.report.text import estimate_text
@@ -181,17 +240,39 @@ class Estimate:
 
         return mime_bundle(str(self), self._repr_html_(), include, exclude)
 
-    def replay_summary(self) -> ReplaySummary | None:
-        """Return a summary of one pass, which is run again; None if there is none, as for a stream."""
-        summary: ReplaySummary | None = None if self._replay_summary is None else self._replay_summary()
+    def replay_summary(self, log: Log | None = None) -> ReplaySummary | None:
+        """Return a summary of one pass, which is run again on the first call; None if there is none, as for a stream.
+
+        It needs the log, which the estimate does not hold: pass it if it is no longer in memory elsewhere. A summary
+        that was computed before the estimate is pickled is pickled with it.
+        """
+        self._check_log(log)
+        summary: ReplaySummary | None = None if self._replay_summary is None else self._replay_summary(log)
         return summary
 
-    def progressive_policy(self) -> Policy:
-        """Return pi_PV, the mixture of the policies of all rounds (Dudik et al. 2012, section 3.3)."""
+    def progressive_policy(self, log: Log | None = None) -> Policy:
+        """Return pi_PV, the mixture of the policies of all rounds (Dudik et al. 2012, section 3.3).
+
+        It needs the log, which the estimate does not hold: pass it if it is no longer in memory elsewhere.
+        """
+        self._check_log(log)
         if self._progressive is None:
             raise EvaluationError(f"{self.evaluator} gives no progressive policy; use DRns with a log in memory")
-        policy: Policy = self._progressive()
+        policy: Policy | None = self._progressive(log)
+        if policy is None:
+            raise EvaluationError(
+                "the progressive policy consists of events of the log, which is no longer in memory; give it as "
+                "progressive_policy(log), in the process that evaluated the policy"
+            )
         return policy
+
+    def _check_log(self, log: Log | None) -> None:
+        """Raise if this is not the log that was evaluated."""
+        if log is None or self.provenance is None:
+            return
+        digest, expected = log.fingerprint(), self.provenance.log.digest
+        if digest != expected:
+            raise OptionError(f"log has the digest {digest}, and {expected} was evaluated; give the same log")
 
 
 def normal_quantile(level: float) -> float:

@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
-from functools import partial
 from os import PathLike
 from typing import Any
 
@@ -13,12 +12,14 @@ from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
-from backcast.estimate import Estimate
+from backcast.estimate import Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import Segments
 from backcast.io.stream import LogStream
+from backcast.log import Log
 from backcast.policies._calls import describe
-from backcast.replay_summary import summarize_replay
+from backcast.provenance import LogShape, Provenance, date_now, describe_object, package_versions
+from backcast.replay_summary import ReplaySummary, summarize_replay
 
 
 def evaluate(
@@ -107,6 +108,16 @@ def evaluate(
         replicates=replicates,
         policy_name=describe(policy),
         execution=Execution(n_jobs, time_limit),
+        arguments={
+            "evaluator": evaluator,
+            "reward_model": reward_model,
+            "horizon": horizon,
+            "interval": interval,
+            "level": level,
+            "seed": seed,
+            "replicates": replicates,
+            "exchangeable": exchangeable,
+        },
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
@@ -122,11 +133,11 @@ def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
         estimate = estimate_segments(evaluator, request, request.interval)
     else:
         estimate = evaluator.estimate(request)
-    return with_replay_summary(estimate, evaluator, request)
+    return complete_estimate(estimate, evaluator, request)
 
 
-def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
-    """Return the estimate with further settings, its log, and a function that summarizes one of its passes."""
+def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
+    """Return the estimate with further settings, its provenance, and computations that need the log again."""
     settings = dict(estimate.settings)
     if request.reward_model is not None:
         shape = getattr(request.reward_model, "shape", None)
@@ -134,8 +145,48 @@ def with_replay_summary(estimate: Estimate, evaluator: Evaluator, request: Evalu
         settings["reward_model"] = description
     log = request.log
     if isinstance(log, LogStream):
-        return replace(estimate, settings=settings)
+        estimate = replace(estimate, settings=settings)
+        return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
     settings["reward_range"] = list(log.reward_bounds)
-    request = replace(request, horizon=estimate.horizon, execution=Execution())
-    summarize = partial(summarize_replay, evaluator, request)
-    return replace(estimate, settings=settings, _replay_summary=summarize, _log=log)
+    # neither the log nor predictions for all of its events are kept alive by the estimate
+    light = replace(request.without_log(), reward_model=None, horizon=estimate.horizon)
+
+    def summarize(log: Log) -> ReplaySummary | None:
+        return summarize_replay(evaluator, replace(light, log=log))
+
+    estimate = replace(
+        estimate,
+        settings=settings,
+        _progressive=estimate._progressive and estimate._progressive.with_log(log),
+        _replay_summary=LogComputation(summarize, log, stored=True),
+    )
+    return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
+
+
+def find_provenance(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Provenance:
+    """Return how an estimate was obtained."""
+    log = request.log
+    used = {
+        "evaluator": evaluator,
+        "reward_model": request.reward_model,
+        "horizon": estimate.horizon,
+        "interval": request.interval,
+        "level": request.level,
+        "seed": request.seed,
+        "replicates": request.replicates,
+    }
+    options = {name: describe_object(value) for name, value in used.items()}
+    # where the evaluator chose, its choice is known by name
+    if request.reward_model is None:
+        options["reward_model"] = estimate.settings.get("reward_model")
+    if request.interval is None and estimate.interval is not None:
+        options["interval"] = estimate.interval.method
+    return Provenance(
+        date=date_now(),
+        log=LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log)),
+        source=log.source,
+        policy=describe_object(request.policy),
+        arguments={name: describe_object(value) for name, value in request.arguments.items()},
+        options=options,
+        versions=package_versions(),
+    )

@@ -27,6 +27,7 @@ from backcast._log_validation import (
 )
 from backcast._time_order import find_time_order, to_time_column
 from backcast.errors import LogError
+from backcast.provenance import LogSource
 from backcast.reading_summary import ReadingSummary
 
 
@@ -86,9 +87,18 @@ class Log:
     >>> late_first = Log(None, actions=[0, 1], rewards=[1, 0], propensities=[0.5, 0.25], times=[20, 10])
     >>> late_first.rewards, late_first.rows
     (array([0., 1.]), array([1, 0]))
+
+    Attributes
+    ----------
+    source
+        The files that the log was read from, and how; None for a log from arrays or frames, and for a part of a log.
     """
 
-    __slots__ = ("_names", "action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range")
+    FIELDS = (
+        *("_names", "action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range"),
+        "source",
+    )
+    __slots__ = (*FIELDS, "__weakref__", "_digest")
 
     columns: LogColumns
     n_actions: int
@@ -97,6 +107,8 @@ class Log:
     propensities_estimated: bool
     reading: ReadingSummary
     _names: tuple[str, ...] | None
+    source: LogSource | None
+    _digest: str
 
     def __init__(
         self,
@@ -148,6 +160,7 @@ class Log:
                 moved=0 if order is None else int((order != rows).sum()),
             ),
             _names=check_feature_names(feature_names, contexts.shape[-1]),
+            source=None,
         )
 
     @classmethod
@@ -198,10 +211,10 @@ class Log:
         if not isinstance(index, slice):
             index = np.atleast_1d(index)
             index = index if index.size else index.astype(np.int64)
-        return _rebuild({**self._fields(), "columns": _take(self.columns, index)})
+        return _rebuild({**self._fields(), "columns": _take(self.columns, index), "source": None})
 
     def _fields(self) -> dict[str, Any]:
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.FIELDS}
 
     @property
     def n_events(self) -> int:
@@ -233,6 +246,12 @@ class Log:
         >>> log.fingerprint() == log[:].fingerprint(), log.fingerprint() == other.fingerprint()
         (True, False)
         """
+        # a log is immutable, and hashing takes about a second per gigabyte
+        if not hasattr(self, "_digest"):
+            self._set(_digest=self._compute_digest())
+        return self._digest
+
+    def _compute_digest(self) -> str:
         digest = hashlib.sha256(f"{len(self)} {self.n_actions} {self.reward_range} {self.action_labels}".encode())
         contexts: Any = self.columns.contexts
         features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
@@ -390,7 +409,7 @@ def concat_logs(parts: Sequence[Log]) -> Log:
         None if columns[0] is None else np.concatenate(columns)
         for columns in zip(*(part.columns[1:] for part in parts), strict=True)
     ]
-    return _rebuild({**parts[0]._fields(), "columns": LogColumns(contexts, *others)})
+    return _rebuild({**parts[0]._fields(), "columns": LogColumns(contexts, *others), "source": None})
 
 
 def replace_columns(log: Log, **fields: Any) -> Log:
@@ -405,4 +424,4 @@ def replace_columns(log: Log, **fields: Any) -> Log:
     replaced = log.columns._replace(**columns)
     if replaced.contexts.shape[-1] != log.n_features:
         others.setdefault("_names", None)
-    return _rebuild({**log._fields(), "columns": replaced, **others})
+    return _rebuild({**log._fields(), "source": None, "columns": replaced, **others})

@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 from scipy import optimize, stats
 
+from backcast._equality import ContentEquality
 from backcast._serialization import to_json
 from backcast._validation import at_least, count, share
 from backcast.comparison import Comparison, Difference
@@ -80,8 +81,8 @@ class PlanAssumptions:
         return 2 * (1 - self.agreement) * self.weight * self.reward_sd**2 + learning
 
 
-@dataclass(frozen=True)
-class Spread:
+@dataclass(frozen=True, eq=False)
+class Spread(ContentEquality):
     """Variance of one estimated difference as a function of the number of events.
 
     Attributes
@@ -106,8 +107,8 @@ class Spread:
         return math.sqrt(self.variance / events + self.monte_carlo)
 
 
-@dataclass(frozen=True)
-class Need:
+@dataclass(frozen=True, eq=False)
+class Need(ContentEquality):
     """Number of events needed to detect one difference.
 
     Attributes
@@ -127,8 +128,8 @@ class Need:
     high: int
 
 
-@dataclass(frozen=True)
-class Plan:
+@dataclass(frozen=True, eq=False)
+class Plan(ContentEquality):
     """Result of :func:`plan`.
 
     Attributes

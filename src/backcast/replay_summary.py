@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
+from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.diagnostics import effective_sample_size
 from backcast.estimate import block_edges, block_means
@@ -23,8 +24,8 @@ WEIGHT_EDGES = tuple(2.0**power for power in range(-3, 7))
 """Weights are counted in classes that double: 0, at most 1/8, up to 1/4, ..., up to 64, more."""
 
 
-@dataclass(frozen=True)
-class WeightShares:
+@dataclass(frozen=True, eq=False)
+class WeightShares(ContentEquality):
     """Distribution of the weights ``pi/p`` of events.
 
     Attributes
@@ -59,8 +60,8 @@ def weight_shares(weights: FloatArray, events: int) -> WeightShares:
     return WeightShares(counts / weights.size, worth * events / weights.size, float(weights.max()))
 
 
-@dataclass(frozen=True)
-class ReplaySummary:
+@dataclass(frozen=True, eq=False)
+class ReplaySummary(ContentEquality):
     """One run of an evaluation: events accepted along the log, weights of events, and actions of the policy.
 
     Attributes

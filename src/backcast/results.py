@@ -10,12 +10,13 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Any, TypeAlias
 
+from backcast._equality import ContentEquality
 from backcast._files import atomic_write, read_text
 from backcast._serialization import from_json, to_json
 from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
 from backcast.errors import SourceError
-from backcast.estimate import Estimate
+from backcast.estimate import Estimate, LogComputation
 from backcast.replay_summary import ReplaySummary
 
 Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
@@ -24,8 +25,8 @@ FORMAT, VERSION = "backcast result", 1
 MOST_BYTES = 2**28  # of a saved result: a thousand times a large one, and small enough to be parsed in memory
 
 
-@dataclass(frozen=True)
-class SavedResult:
+@dataclass(frozen=True, eq=False)
+class SavedResult(ContentEquality):
     """A result read from a file.
 
     Attributes
@@ -175,7 +176,7 @@ def _parse_result(document: dict[str, Any]) -> Result:
         if replays.get(name) is None:
             return estimate
         replay = from_json(ReplaySummary, replays[name], "passage")
-        return replace(estimate, _replay_summary=lambda: replay)
+        return replace(estimate, _replay_summary=LogComputation.of_result(replay))
 
     if "estimate" in document:
         return with_replay(Estimate.from_dict(document["estimate"]), "")

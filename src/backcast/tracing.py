@@ -11,6 +11,7 @@ import numpy.typing as npt
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.clock import run_clock_pass
 from backcast._engine.replay_loop import EventArrays, TraceArrays
+from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import OptionError
 from backcast.evaluators._replay import replay
@@ -19,8 +20,8 @@ from backcast.evaluators.clock_replay import ClockReplay, horizon_error
 from backcast.log import Log
 
 
-@dataclass(frozen=True)
-class Trace:
+@dataclass(frozen=True, eq=False)
+class Trace(ContentEquality):
     """What happened at every event of one pass of Algorithm 1.
 
     Attributes
@@ -57,8 +58,8 @@ class Trace:
         return float((self.multiplier * self.value).sum() / self.multiplier.sum())
 
 
-@dataclass(frozen=True)
-class ClockTrace:
+@dataclass(frozen=True, eq=False)
+class ClockTrace(ContentEquality):
     """One pass of clock replay.
 
     Attributes

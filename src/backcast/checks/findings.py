@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from backcast._equality import ContentEquality
 from backcast._serialization import to_json
 from backcast.errors import OptionError
 from backcast.reading_summary import ReadingSummary
@@ -23,8 +24,8 @@ def worst_verdict(findings: Sequence[Finding]) -> Verdict:
     return max((finding.verdict for finding in findings), key=VERDICTS.index, default="ok")
 
 
-@dataclass(frozen=True)
-class Finding:
+@dataclass(frozen=True, eq=False)
+class Finding(ContentEquality):
     """Result of one check.
 
     Attributes
@@ -48,8 +49,8 @@ class Finding:
     remedy: str = ""
 
 
-@dataclass(frozen=True)
-class PolicyFit:
+@dataclass(frozen=True, eq=False)
+class PolicyFit(ContentEquality):
     """How well a log suits a policy.
 
     Attributes
@@ -82,8 +83,8 @@ class PolicyFit:
         )
 
 
-@dataclass(frozen=True)
-class HealthReport:
+@dataclass(frozen=True, eq=False)
+class HealthReport(ContentEquality):
     """All findings about a log, how well it suits the policy if one was given, and how the log was read.
 
     Examples

@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray
+from backcast._equality import ContentEquality
 from backcast._request import check_is_policy
 from backcast.errors import PolicyError
 from backcast.log import Log
@@ -19,8 +20,8 @@ TRAINING_BATCHES = 3  # batches that a learning policy is trained on
 SINGLE_EVENTS = 200  # events that are scored one at a time
 
 
-@dataclass(frozen=True)
-class PolicyReport:
+@dataclass(frozen=True, eq=False)
+class PolicyReport(ContentEquality):
     """What was checked of a policy; it exists only if every check passed.
 
     Attributes

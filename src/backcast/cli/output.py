@@ -7,8 +7,6 @@ import json
 import sys
 import tempfile
 from collections.abc import Callable, Sequence
-from dataclasses import replace
-from functools import cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -67,7 +65,6 @@ def deliver(result: Any, about: dict[str, Any], settings: Settings, missing: Seq
 
     ``missing`` names policies that were not evaluated because the run was stopped.
     """
-    result = _cache_replays(result)
     summary = summarize(result)
     notes = [*summary.notes, *(note for estimate in summary.estimates.values() for note in estimate.notes)]
     partial = bool(missing) or is_partial(notes)
@@ -85,16 +82,6 @@ def deliver(result: Any, about: dict[str, Any], settings: Settings, missing: Seq
         raise
     _write_files(result, summary, about, settings, partial=partial)
     return partial
-
-
-def _cache_replays(result: Any) -> Any:
-    """Return the result with estimates that repeat their run at most once, for all files together."""
-    if not isinstance(result, dict):
-        return replace(result, estimates=_cache_replays(result.estimates))
-    return {
-        name: replace(estimate, _replay_summary=estimate._replay_summary and cache(estimate._replay_summary))
-        for name, estimate in result.items()
-    }
 
 
 def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bool, quiet: bool) -> None:

@@ -21,7 +21,7 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
-from backcast.estimate import POLICY_VALUE, Estimate, Interval, average_curves, block_edges, mean_curve
+from backcast.estimate import POLICY_VALUE, Estimate, Interval, LogComputation, average_curves, block_edges, mean_curve
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicate_statistics import Precision
 from backcast.evaluators._replicates import OnePass, ReplicateInputs
@@ -29,6 +29,7 @@ from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
+from backcast.policies.base import Policy
 from backcast.policies.compiled import CompiledPolicy
 from backcast.reward_models.cross_fitting import as_out_of_sample
 
@@ -272,7 +273,12 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
     combined = _combine([Estimate.from_dict(result) for result in results], request, notes)
     if isinstance(log, LogStream):
         return combined
-    return replace(combined, _progressive=lambda: evaluator.estimate(segment_request).progressive_policy())
+    without_log = segment_request.without_log()
+
+    def progressive_policy(log: Log) -> Policy:
+        return evaluator.estimate(replace(without_log, log=log)).progressive_policy(log)
+
+    return replace(combined, _progressive=LogComputation(progressive_policy, log))
 
 
 def _estimate_segment(

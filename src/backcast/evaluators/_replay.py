@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -22,6 +23,7 @@ from backcast.estimate import (
     Estimate,
     Interval,
     LearningCurve,
+    LogComputation,
     normal_quantile,
 )
 from backcast.evaluators._reward_predictions import (
@@ -320,7 +322,7 @@ def doubly_robust_estimate(request: EvaluationRequest, result: ReplayResult, nam
         settings={"seed": request.seed, "level": request.level},
         _progressive=None
         if log is None
-        else lambda: progressive_policy(request.policy, log, result.complete, request.seed),
+        else LogComputation(partial(progressive_policy, request.policy, result.complete, request.seed), log),
     )
 
 
@@ -360,7 +362,7 @@ class ProgressivePolicy:
         return np.asarray(mixture / mixture.sum(axis=1, keepdims=True))
 
 
-def progressive_policy(policy: Any, log: Log, trajectories: list[Trajectory], seed: int) -> ProgressivePolicy:
+def progressive_policy(policy: Any, trajectories: list[Trajectory], seed: int, log: Log) -> ProgressivePolicy:
     """Return the mixture over the blocks of these trajectories, each trajectory with the same weight."""
     position = {int(row): k for k, row in enumerate(log.rows)}
     histories = tuple(

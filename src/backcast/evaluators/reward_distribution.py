@@ -9,6 +9,7 @@ import numpy as np
 import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
+from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, SeedKey, as_log, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics, effective_sample_size
 from backcast.errors import EvaluationError, OptionError
@@ -106,7 +107,7 @@ class CVaR:
 
 
 @dataclass(frozen=True, eq=False)
-class RewardDistribution:
+class RewardDistribution(ContentEquality):
     """Distribution of the reward under a policy: a step function over the logged rewards, with a simultaneous band.
 
     Attributes

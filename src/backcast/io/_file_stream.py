@@ -25,6 +25,7 @@ from backcast.io._slices import FileSlice
 from backcast.io.limits import limit_memory
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
+from backcast.provenance import LogSource
 from backcast.reading_summary import ReadingSummary
 
 PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
@@ -52,6 +53,7 @@ class FileLogStream(LogStream):
     action_labels: tuple[Any, ...]
     batch_rows: int
     first_row: int = 0
+    source: LogSource | None = None
 
     def __post_init__(self) -> None:
         if not isinstance(self.batch_rows, int) or self.batch_rows < 1:
@@ -150,9 +152,11 @@ class FileLogStream(LogStream):
     def read(self) -> Log:
         """Return all events as one log in memory, filled batch by batch without a second copy."""
         if self.n_events is not None:
-            return self._build_part(self._batches(), self.n_events, self.first_row)
-        batches = list(limit_memory(self._batches()))
-        return self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+            log = self._build_part(self._batches(), self.n_events, self.first_row)
+        else:
+            batches = list(limit_memory(self._batches()))
+            log = self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
+        return log if self.source is None else replace_columns(log, source=self.source.as_read_log())
 
     def sample(self, n: int) -> Log:
         """Return about ``n`` events as a log in memory: a hundred evenly spread blocks of neighbouring events.
@@ -176,7 +180,9 @@ class FileLogStream(LogStream):
         """
         if stop is None:
             remainder = self._after(start)
-            return replace(self, slices=(), first_row=self.first_row + start) if remainder is None else remainder
+            if remainder is None:
+                return replace(self, slices=(), first_row=self.first_row + start, source=None)
+            return remainder
         slices: list[FileSlice] = []
         first = 0
         for file_slice in self.with_event_count().slices:
@@ -184,7 +190,7 @@ class FileLogStream(LogStream):
             if start < last and first < stop:
                 slices.append(file_slice.slice_rows(max(start, first) - first, min(stop, last) - first))
             first = last
-        return replace(self, slices=tuple(slices), first_row=self.first_row + start)
+        return replace(self, slices=tuple(slices), first_row=self.first_row + start, source=None)
 
     def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
         batches = next(rechunk(self._batches(), n), [])
@@ -200,7 +206,7 @@ class FileLogStream(LogStream):
             rows = file_slice.count_rows(self.layout.columns.action, left + 1)
             if rows > left:
                 slices = (file_slice.slice_rows(left) if left else file_slice, *self.slices[i + 1 :])
-                return replace(self, slices=slices, first_row=self.first_row + n)
+                return replace(self, slices=slices, first_row=self.first_row + n, source=None)
             left -= rows
         return None
 
@@ -215,7 +221,7 @@ class FileLogStream(LogStream):
         streams: list[LogStream] = []
         row = self.first_row
         for slices in _split_slices(self.with_event_count().slices, n_parts):
-            streams.append(replace(self, slices=slices, first_row=row))
+            streams.append(replace(self, slices=slices, first_row=row, source=None))
             row += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
 

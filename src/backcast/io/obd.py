@@ -16,6 +16,7 @@ from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._files import convert_read_errors
 from backcast.io.tables import read_log
 from backcast.log import Log, replace_columns
+from backcast.provenance import log_source
 
 
 def read_obd(
@@ -73,7 +74,9 @@ def read_obd(
         # Campaigns are compared with each other, so that a value must be the same feature in all of them.
         one_hot=False,
     )
-    return log if position is None else _select_position(log, position)
+    log = log if position is None else _select_position(log, position)
+    options = {"position": position, "affinities": affinities, "hash_size": hash_size}
+    return replace_columns(log, source=log_source("read_obd", folder, options))
 
 
 def _count_items(file: Path) -> int:

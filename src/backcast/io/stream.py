@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import hashlib
 from abc import ABC, abstractmethod
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
@@ -12,6 +13,7 @@ import numpy as np
 
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, concat_logs
+from backcast.provenance import LogSource
 from backcast.reading_summary import ReadingSummary
 
 
@@ -30,6 +32,7 @@ class LogStream(ABC):
     """
 
     action_labels: tuple[Any, ...]
+    source: LogSource | None = None  # the files, and how they are read; None for logs in memory and for parts
 
     @staticmethod
     def from_logs(logs: Sequence[Log]) -> LogStream:
@@ -215,8 +218,9 @@ class MemoryLogStream(LogStream):
         return log if n >= len(log) else log[np.linspace(0, len(log) - 1, n).astype(np.int64)]
 
     def fingerprint(self) -> str:
-        """Return a digest of the events."""
-        return self.read().fingerprint()
+        """Return a digest of the events of each part."""
+        digests = " ".join(f"{len(log)} {log.fingerprint()}" for log in self.logs)
+        return hashlib.sha256(digests.encode()).hexdigest()[:16]
 
     def split(self, n_parts: int) -> list[LogStream]:
         """Return the stream itself: its parts are in memory already."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import pyarrow as pa
@@ -16,7 +17,8 @@ from backcast.io._files import FilePath, find_files
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
 from backcast.io._slices import FileSlice, open_files, to_slices
 from backcast.io.stream import LogStream
-from backcast.log import Log
+from backcast.log import Log, replace_columns
+from backcast.provenance import log_source
 
 
 def read_log(
@@ -69,7 +71,7 @@ def read_log(
     options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
     options |= {"format": format, "delimiter": delimiter, "encoding": encoding}
     log = open_log_files(path, **options).read()
-    return _add_propensities(log) if propensity is None else log
+    return replace_columns(_add_propensities(log), source=log.source) if propensity is None else log
 
 
 def scan_log(
@@ -132,7 +134,9 @@ def open_log_files(
     layout = resolve_columns(spec, opened.schema)
     slices = to_slices(opened, layout)
     layout = fit_layout(layout, opened.schema, lambda names: _read_head(slices, names))
-    return open_stream(slices, layout, batch_rows)
+    dialect = {"format": format, "delimiter": delimiter, "encoding": encoding}
+    source = log_source("scan_log", path, {**columns, **dialect, "batch_rows": batch_rows})
+    return replace(open_stream(slices, layout, batch_rows), source=source)
 
 
 def _read_head(slices: Sequence[FileSlice], names: list[str]) -> pa.Table:

@@ -21,7 +21,8 @@ from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import FilePath, list_paths, match_pattern
 from backcast.io._vw_events import EVENT_READERS, Features, Lines, VwEvent
 from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
-from backcast.log import Log
+from backcast.log import Log, replace_columns
+from backcast.provenance import log_source
 
 VW_EXTENSIONS = (".vw", ".dsjson")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
@@ -73,6 +74,13 @@ def read_vw(
     >>> log, log.action_labels, log.rewards
     (Log(2 events, 2 actions, 128 features), (1, 2), array([-0.5,  1. ]))
     """
+    options = {
+        "format": format,
+        "hash_size": hash_size,
+        "n_actions": n_actions,
+        "reward_scale": reward_scale,
+        "reward_range": reward_range,
+    }
     check_positive_integer("hash_size", hash_size, MOST_FEATURES)
     if isinstance(n_actions, int):
         check_number_of_actions(n_actions)
@@ -85,10 +93,11 @@ def read_vw(
     _check_consistent(located)
     n_actions = _find_number_of_actions(located, n_actions)
     try:
-        return _build_log([event for _, event in located], n_actions, hash_size, reward_scale, reward_range)
+        log = _build_log([event for _, event in located], n_actions, hash_size, reward_scale, reward_range)
     except RowError as error:
         file, event = located[error.row]
         raise error.shift(0, f"{file}, line {event.line}") from None
+    return replace_columns(log, source=log_source("read_vw", path, options))
 
 
 def looks_like_vw(path: str) -> bool:

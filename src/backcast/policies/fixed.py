@@ -74,28 +74,28 @@ class Fixed:
     """
 
     def __init__(self, probabilities: Any) -> None:
-        self._function: Callable[[Contexts], Any] | None = probabilities if callable(probabilities) else None
-        self._vector = np.zeros(0) if callable(probabilities) else np.asarray(probabilities, dtype=np.float64)
-        if self._function is not None:
+        self._probabilities: Any = probabilities
+        if callable(probabilities):
             return
-        if self._vector.ndim == 0:
+        self._probabilities = vector = np.asarray(probabilities, dtype=np.float64)
+        if vector.ndim == 0:
             raise OptionError(
                 f"Fixed({probabilities!r}): a policy needs K probabilities, as in Fixed([0.5, 0.5]); for a fixed "
                 f"acceptance multiplier write DRns(acceptance={probabilities!r})"
             )
-        if self._vector.ndim != 1 or (self._vector < 0).any() or not abs(self._vector.sum() - 1) <= 1e-9:
+        if vector.ndim != 1 or (vector < 0).any() or not abs(vector.sum() - 1) <= 1e-9:
             raise OptionError(f"Fixed({probabilities!r}): give K probabilities >= 0 that sum to 1, or a function")
 
     def __repr__(self) -> str:
-        if self._function is not None:
-            return f"Fixed({getattr(self._function, '__name__', 'function')})"
-        return f"Fixed({np.array2string(self._vector, threshold=8, separator=', ')})"
+        if callable(self._probabilities):
+            return f"Fixed({getattr(self._probabilities, '__name__', 'function')})"
+        return f"Fixed({np.array2string(self._probabilities, threshold=8, separator=', ')})"
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Return the constant probabilities, or those of the function."""
-        if self._function is not None:
-            return np.asarray(self._function(contexts), dtype=np.float64)
-        block = np.tile(self._vector, (contexts.shape[0], 1))
+        if callable(self._probabilities):
+            return np.asarray(self._probabilities(contexts), dtype=np.float64)
+        block = np.tile(self._probabilities, (contexts.shape[0], 1))
         if available is None:
             return block
         block = block * available
@@ -144,22 +144,23 @@ class Logged:
     """
 
     def __init__(self, source: Any = None) -> None:
-        self._function: Callable[[Contexts], Any] | None = source if callable(source) else None
-        self._table = None if source is None or callable(source) else np.asarray(source, dtype=np.float64)
+        self._source: Any = source if source is None or callable(source) else np.asarray(source, dtype=np.float64)
 
     def __repr__(self) -> str:
-        return "Logged()" if self._function is None else f"Logged({getattr(self._function, '__name__', 'function')})"
+        if callable(self._source):
+            return f"Logged({getattr(self._source, '__name__', 'function')})"
+        return "Logged()" if self._source is None else f"Logged(array of {len(self._source):,} rows)"
 
     def probabilities_of(self, log: Log) -> FloatArray:
         """Return the logger's probabilities of all actions at these events."""
-        if self._function is not None:
+        if callable(self._source):
             return self.probabilities(log.contexts, log.available)
-        if self._table is not None:
-            if log.rows.size and log.rows.max() >= len(self._table):
+        if self._source is not None:
+            if log.rows.size and log.rows.max() >= len(self._source):
                 raise PolicyError(
-                    f"Logged was given {len(self._table)} rows of probabilities; the log has row {log.rows.max()}"
+                    f"Logged was given {len(self._source)} rows of probabilities; the log has row {log.rows.max()}"
                 )
-            return self._table[log.rows]
+            return np.asarray(self._source[log.rows])
         if log.logging_probabilities is None:
             raise PolicyError(
                 "Logged() needs the probabilities of all actions and this log records only those of the logged ones; "
@@ -169,8 +170,8 @@ class Logged:
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Return the probabilities of the logger's function at these contexts."""
-        if self._function is None:
+        if not callable(self._source):
             raise PolicyError(
                 "Logged() without a function is defined only for the events of the log; use Logged(function)"
             )
-        return np.asarray(self._function(contexts), dtype=np.float64)
+        return np.asarray(self._source(contexts), dtype=np.float64)

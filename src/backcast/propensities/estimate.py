@@ -8,6 +8,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
+from backcast._equality import ContentEquality
 from backcast._validation import count
 from backcast.diagnostics import PrintedDiagnostics
 from backcast.errors import LogError, OptionError
@@ -21,7 +22,7 @@ CALIBRATION_BINS = 10
 ESTIMATE_OPTIONS = ("folds", "floor", "calibrate", "seed")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False)
 class PropensityDiagnostics(PrintedDiagnostics):
     """How reliable estimated propensities are.
 
@@ -58,7 +59,7 @@ class PropensityDiagnostics(PrintedDiagnostics):
 
 
 @dataclass(frozen=True, eq=False)
-class PropensityEstimate:
+class PropensityEstimate(ContentEquality):
     """Estimated probabilities of all actions, of the logged actions, and how reliable they are.
 
     Attributes

@@ -17,6 +17,7 @@ from backcast._files import atomic_write
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
+from backcast.log import Log
 from backcast.replay_summary import ReplaySummary
 from backcast.report._format import MISSING, format_number, format_percent
 from backcast.report._grading import GradedDiagnostic, bias_bound, grade_diagnostics
@@ -43,6 +44,11 @@ HEALTH_VERDICTS = {
     "fail": "Do not rely on the numbers above: the log has faults that make estimates wrong.",
 }
 
+MISSING_LOG_NOTE = (
+    "Sections about the log and the replay are left out, because the log was no longer in memory when this page was "
+    "made; save_report(result, path, log=log) adds them."
+)
+
 
 def save_report(
     result: Any,
@@ -50,6 +56,7 @@ def save_report(
     *,
     about: Mapping[str, object] | None = None,
     health: HealthReport | None = None,
+    log: Log | None = None,
 ) -> Path:
     """Write an HTML report of an estimate, a dict of them by name, or a comparison, and return its path.
 
@@ -65,6 +72,8 @@ def save_report(
         More lines for the table of settings, such as the file of the log.
     health
         Result of :func:`backcast.check` on the log; computed here if None.
+    log
+        The log that was evaluated, for the sections about it, if it is not in memory elsewhere: results do not hold it.
 
     Examples
     --------
@@ -78,19 +87,25 @@ def save_report(
     ...     save_report(evaluate(log, Fixed([0.5, 0.5]), IPS()), f"{folder}/report.html").name
     'report.html'
     """
-    page = report_html(result, about=about, health=health)
+    page = report_html(result, about=about, health=health, log=log)
     with atomic_write(path, "report") as file:
         # file names may contain bytes that are not text; they are escaped
         file.write(page.encode("utf-8", errors="backslashreplace"))
     return Path(path).resolve()
 
 
-def report_html(result: Any, *, about: Mapping[str, object] | None = None, health: HealthReport | None = None) -> str:
+def report_html(
+    result: Any,
+    *,
+    about: Mapping[str, object] | None = None,
+    health: HealthReport | None = None,
+    log: Log | None = None,
+) -> str:
     """Return the page of :func:`save_report` as text."""
     from markupsafe import Markup
 
     summary = summarize(result)
-    replays = collect_replays(summary)
+    replays = collect_replays(summary, log)
     charts = _chart_specs(summary, replays)
     fine_prints = {describe_interval(estimate) for estimate in summary.estimates.values()}
     bundle, script = _vega_bundle(), _read_asset("page.js")
@@ -108,11 +123,11 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
         diagnostics=diagnostic_rows(summary),
         certificates=certificate_rows(summary),
         settings=setting_rows(summary, about or {}),
-        notes=collect_notes(summary),
+        notes=[*collect_notes(summary), *_missing_log_notes(summary)],
         segments=segment_rows(replays),
         weights=weight_rows(replays),
         actions=action_table(replays),
-        health=health or check_common_log(summary, replays),
+        health=health or check_common_log(summary, replays, log),
         health_grades=HEALTH_GRADES,
         health_verdicts=HEALTH_VERDICTS,
         charts={name: Markup(render_svg(spec)) for name, spec in charts.items()},
@@ -123,16 +138,28 @@ def report_html(result: Any, *, about: Mapping[str, object] | None = None, healt
     )
 
 
-def collect_replays(summary: ResultSummary) -> dict[str, ReplaySummary]:
+def collect_replays(summary: ResultSummary, log: Log | None = None) -> dict[str, ReplaySummary]:
     """Return a summary of one run of each policy that has one."""
-    replays = {name: estimate.replay_summary() for name, estimate in summary.estimates.items()}
+    replays = {name: estimate.replay_summary(log) for name, estimate in summary.estimates.items()}
     return {name: replay for name, replay in replays.items() if replay is not None}
 
 
-def check_common_log(summary: ResultSummary, replays: Mapping[str, ReplaySummary]) -> HealthReport | None:
-    """Check the log of the estimates if it is the same for all and in memory."""
-    logs = {id(estimate._log): estimate._log for estimate in summary.estimates.values()}
-    [log] = logs.values() if len(logs) == 1 else [None]
+def _missing_log_notes(summary: ResultSummary) -> list[str]:
+    computations = [estimate._replay_summary for estimate in summary.estimates.values()]
+    if not any(computation is not None and computation.lacks_log for computation in computations):
+        return []
+    return [MISSING_LOG_NOTE]
+
+
+def check_common_log(
+    summary: ResultSummary, replays: Mapping[str, ReplaySummary], log: Log | None = None
+) -> HealthReport | None:
+    """Check this log, or the log of the estimates if it is the same for all and in memory."""
+    if log is None:
+        computations = [estimate._replay_summary for estimate in summary.estimates.values()]
+        evaluated = [None if computation is None else computation.log for computation in computations]
+        logs = {id(each): each for each in evaluated}
+        [log] = logs.values() if len(logs) == 1 else [None]
     if log is None:
         return None
     # runs in log order do not assume exchangeability, so drift is no fault for them
