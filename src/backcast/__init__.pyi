@@ -102,6 +102,7 @@ from backcast.propensities.estimate import PropensityEstimate as PropensityEstim
 from backcast.propensities.estimate import estimate_propensities as estimate_propensities
 from backcast.propensities.estimate import with_estimated_propensities as with_estimated_propensities
 from backcast.propensities.mixing import mix_logs as mix_logs
+from backcast.provenance import Provenance as Provenance
 from backcast.reading_summary import LeftOut as LeftOut
 from backcast.reading_summary import ReadingSummary as ReadingSummary
 from backcast.replay_summary import ReplaySummary as ReplaySummary

@@ -37,7 +37,8 @@ PROMISED = {
     """,
     "results": """
         ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate ReadingSummary ReplaySummary RewardDistribution SavedResult Trace
+        PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RewardDistribution SavedResult
+        Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
