@@ -25,6 +25,7 @@ from backcast.errors import NeedsStationaryPolicy as NeedsStationaryPolicy
 from backcast.errors import NeedsUniformLog as NeedsUniformLog
 from backcast.errors import OptionError as OptionError
 from backcast.errors import PolicyError as PolicyError
+from backcast.errors import ResourceError as ResourceError
 from backcast.errors import SourceError as SourceError
 from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError

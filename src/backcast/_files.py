@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import os
 import secrets
 import stat
@@ -10,9 +11,10 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO
 
-from backcast.errors import OptionError, SourceError
+from backcast.errors import OptionError, ResourceError, SourceError
 
 UNFINISHED = ".part"  # suffix of a file that is being written
+DISK_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DEVICE_FOLDERS = ("/dev/", "/proc/")  # data written there is passed on at once, so no file can be replaced
 
 
@@ -68,7 +70,8 @@ def atomic_write(path: str | os.PathLike[str], what: str) -> Iterator[IO[bytes]]
         with replace_atomically(Path(os.path.realpath(path))) as file:
             yield file
     except OSError as problem:
-        raise _write_error(path, what, problem.strerror or str(problem)) from None
+        error = _write_error(path, what, problem.strerror or str(problem))
+        raise (ResourceError(str(error)) if problem.errno in DISK_FULL else error) from None
 
 
 @contextmanager

@@ -2,20 +2,22 @@
 
 ::
 
-    BackcastError
-    ├── LogError                  the log has wrong values or a wrong shape (also a ValueError)
-    │   ├── ColumnError           a named column is missing or unusable
-    │   └── SourceError           a file cannot be opened, parsed or combined with the other files
-    ├── PolicyError               a policy broke its contract
-    ├── OptionError               an option has an invalid value (also a ValueError)
-    ├── StopEvaluation            a progress function stops the run and accepts a partial result
-    └── EvaluationError           the estimate cannot be computed from this log
-        ├── NeedsStationaryPolicy a learning policy was given to an estimator of fixed policies
-        ├── NeedsUniformLog       replay was given a log that was not collected uniformly
-        ├── HorizonNotReached     no trajectory of the requested length could be built
-        └── WorkError             a worker died, a job took too long, or a finished job could not be saved
+    BackcastError                     exit code
+    ├── LogError                  2   the log has wrong values or a wrong shape (also a ValueError)
+    │   ├── ColumnError               a named column is missing or unusable
+    │   └── SourceError               a file cannot be opened, parsed or combined with the other files
+    ├── OptionError               2   an option has an invalid value (also a ValueError)
+    ├── PolicyError               8   a policy raised an exception or broke its contract
+    ├── ResourceError             7   memory or disk space does not suffice
+    ├── StopEvaluation            130 a progress function stops the run and accepts a partial result
+    └── EvaluationError           6   the estimate cannot be computed from this log
+        ├── NeedsStationaryPolicy 2   a learning policy was given to an estimator of fixed policies
+        ├── NeedsUniformLog           replay was given a log that was not collected uniformly
+        ├── HorizonNotReached         no trajectory of the requested length could be built
+        └── WorkError             7   a worker died, a job took too long, or a finished job could not be saved
 
-Each message names the problem, the place, the value and the remedy.
+Each message names the problem, the place, the value and the remedy. ``exit_code`` of a class is the exit code of a
+command that ends with the error; a class without a number of its own has that of its parent.
 """
 
 from __future__ import annotations
@@ -36,6 +38,8 @@ class BackcastError(Exception):
     the column 'a\x1b[2J'
     """
 
+    exit_code: int = 2
+
     def __str__(self) -> str:
         return printable(super().__str__(), LONGEST_MESSAGE)
 
@@ -53,7 +57,15 @@ class SourceError(LogError):
 
 
 class PolicyError(BackcastError):
-    """A policy broke its contract."""
+    """A policy raised an exception or broke its contract."""
+
+    exit_code = 8
+
+
+class ResourceError(BackcastError):
+    """Memory or disk space does not suffice."""
+
+    exit_code = 7
 
 
 class OptionError(BackcastError, ValueError):
@@ -70,13 +82,19 @@ class StopEvaluation(BackcastError):
     It reaches the caller only if too little work is finished for an estimate.
     """
 
+    exit_code = 130
+
 
 class EvaluationError(BackcastError):
     """The estimate cannot be computed from this log."""
 
+    exit_code = 6
+
 
 class NeedsStationaryPolicy(EvaluationError):
     """A learning policy was given to an estimator of fixed policies."""
+
+    exit_code = 2
 
 
 class NeedsUniformLog(EvaluationError):
@@ -89,6 +107,8 @@ class HorizonNotReached(EvaluationError):
 
 class WorkError(EvaluationError):
     """A worker died, a job took too long, or a finished job could not be saved."""
+
+    exit_code = 7
 
 
 def printable(text: str, longest: int | None = None) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import re
 import shlex
 import subprocess
@@ -10,7 +11,9 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import COLUMNS, COMPARE, EIGHT_EVENTS, EVALUATE, golden, run, run_process
+from backcast import errors
+from backcast.cli import commands
+from tests.support.cli import CHECK, COLUMNS, COMPARE, EIGHT_EVENTS, EVALUATE, golden, run, run_process
 
 BAD = {
     "a misspelt command": "evalute log.csv",
@@ -31,8 +34,6 @@ BAD = {
     "a bad row": f"evaluate bad.csv {COLUMNS} --policy uniform",
     "a level out of range": f"{EVALUATE} --policy uniform --level 95",
     "a learner given to ips": f"{EVALUATE} --policy ucb1 --evaluator ips",
-    "a horizon out of reach": f"{EVALUATE} --policy ucb1 --evaluator rs --horizon 1000",
-    "probabilities of the wrong length": f"{EVALUATE} --policy fixed:probabilities=[1.0] --evaluator ips",
     "a report with nowhere to go": f"{EVALUATE} --policy uniform --report no/report.html",
     "a seed below zero": f"{EVALUATE} --policy uniform --seed -1",
     "no job at all": f"{EVALUATE} --policy uniform --jobs 0",
@@ -50,6 +51,33 @@ BAD = {
 }
 
 
+# errors of other kinds, with their exit codes
+OTHER = {
+    "a horizon out of reach": (f"{EVALUATE} --policy ucb1 --evaluator rs --horizon 1000", 6),
+    "a job that takes too long": (
+        f"{EVALUATE} --policy own:Sleeps --evaluator clock --horizon 2 --replicates 60 --time-limit 0.05",
+        7,
+    ),
+    "probabilities of the wrong length": (f"{EVALUATE} --policy fixed:probabilities=[1.0] --evaluator ips", 8),
+    "a policy that raises": (f"{EVALUATE} --policy own:Raises --evaluator ips", 8),
+    "a factory that raises": (f"{EVALUATE} --policy own:fail --evaluator ips", 8),
+    "a module that raises": (f"{EVALUATE} --policy broken:Policy --evaluator ips", 8),
+}
+OWN = """
+import time
+
+class Raises:
+    def probabilities(self, contexts, available=None):
+        raise ZeroDivisionError("of my own")
+
+class Sleeps(Raises):
+    def probabilities(self, contexts, available=None):
+        time.sleep(10)
+
+def fail():
+    raise ZeroDivisionError("of my own")
+"""
+
 WORDED_BY_TYPER = {
     "a misspelt command",
     "an unknown option",
@@ -59,25 +87,74 @@ WORDED_BY_TYPER = {
 }
 
 
+@pytest.fixture
+def own_policies(folder: Path) -> None:
+    (folder / "own.py").write_text(OWN)
+    (folder / "broken.py").write_text("import no_such_module\n")
+    (folder / "bad.csv").write_text(EIGHT_EVENTS.replace("3,mail,0,0.5", "3,mail,0,0"))
+    for name in ("own", "broken"):
+        sys.modules.pop(name, None)
+
+
+@pytest.mark.usefixtures("own_policies")
 class TestErrors:
-    @pytest.mark.parametrize("words", BAD.values(), ids=BAD)
-    def test_bad_input_is_one_line_and_code_2(
-        self, words: str, folder: Path, capsys: pytest.CaptureFixture[str]
+    @pytest.mark.parametrize(("words", "code"), [*((words, 2) for words in BAD.values()), *OTHER.values()])
+    def test_an_error_is_one_line_and_the_code_of_its_kind(
+        self, words: str, code: int, capsys: pytest.CaptureFixture[str]
     ) -> None:
-        (folder / "bad.csv").write_text(EIGHT_EVENTS.replace("3,mail,0,0.5", "3,mail,0,0"))
-        assert run(words) == 2
+        assert run(words) == code
         printed = capsys.readouterr()
         assert printed.out == ""
         assert re.fullmatch(r"error: .+\n", printed.err)
 
-    def test_messages(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-        names = [name for name in BAD if name not in WORDED_BY_TYPER]
-        (folder / "bad.csv").write_text(EIGHT_EVENTS.replace("3,mail,0,0.5", "3,mail,0,0"))
+    def test_messages(self, capsys: pytest.CaptureFixture[str]) -> None:
+        cases = {**BAD, **{name: words for name, (words, _) in OTHER.items()}}
         lines = []
-        for name in names:
-            run(BAD[name])
-            lines.append(f"{name}\n    {capsys.readouterr().err}")
+        for name in cases:
+            if name not in WORDED_BY_TYPER:
+                run(cases[name])
+                lines.append(f"{name}\n    {capsys.readouterr().err}")
         assert "\n".join(lines) == golden("errors.txt")
+
+    @pytest.mark.parametrize(
+        ("words", "code"), [(BAD["a bad row"], 2), (BAD["a misspelt command"], 2), *OTHER.values()]
+    )
+    def test_with_json_an_error_is_one_document(
+        self, words: str, code: int, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        assert run(f"{words} --json") == code
+        printed = capsys.readouterr()
+        error = json.loads(printed.out)["error"]
+        assert error["exit_code"] == code
+        assert printed.err == f"error: {error['message']}\n"
+        assert issubclass(getattr(errors, error["kind"]), errors.BackcastError)
+
+    def test_an_unexpected_failure_is_a_document_and_a_traceback(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fail(*arguments: object) -> None:
+            raise ZeroDivisionError("a fault of ours")
+
+        monkeypatch.setattr(commands, "open_log", fail)
+        with pytest.raises(ZeroDivisionError):
+            run(f"{EVALUATE} --policy uniform --json")
+        error = {"kind": "ZeroDivisionError", "message": "a fault of ours", "exit_code": 1}
+        assert json.loads(capsys.readouterr().out) == {"error": error}
+
+    def test_memory_that_runs_out_is_code_7(
+        self, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+    ) -> None:
+        def fill_memory(*arguments: object) -> None:
+            raise MemoryError
+
+        monkeypatch.setattr(commands, "open_log", fill_memory)
+        assert run(f"{EVALUATE} --policy uniform") == 7
+        assert capsys.readouterr().err.startswith("error: memory ran out")
+
+    def test_every_error_has_an_exit_code(self) -> None:
+        kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
+        codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.BackcastError)}
+        assert codes == {2, 6, 7, 8, 130}
 
     @pytest.mark.slow
     def test_the_second_interrupt_is_one_line_and_code_130(self, folder: Path) -> None:
@@ -93,11 +170,19 @@ class TestErrors:
         assert (stopped.returncode, stopped.stdout, stopped.stderr.strip()) == (130, "", "interrupted")
 
     @pytest.mark.slow
-    def test_a_closed_pipe_ends_the_command_without_a_message(self, folder: Path) -> None:
-        command = [sys.executable, "-m", "backcast.cli", *shlex.split(f"{EVALUATE} --policy uniform --json")]
+    @pytest.mark.parametrize(
+        ("words", "code"),
+        [
+            (f"{EVALUATE} --policy uniform --json", 0),
+            (CHECK, 0),
+            ("check bad.csv --action hour --reward click --propensity p", 2),
+        ],
+    )
+    def test_a_closed_pipe_changes_no_exit_code(self, words: str, code: int, folder: Path) -> None:
+        command = [sys.executable, "-m", "backcast.cli", *shlex.split(words)]
         with subprocess.Popen(command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, cwd=folder) as process:
             assert process.stdout is not None
             assert process.stderr is not None
             process.stdout.close()
-            assert process.stderr.read() == b""
-        assert process.returncode == 1
+            assert (process.stderr.read() == b"") == (code == 0)
+        assert process.returncode == code

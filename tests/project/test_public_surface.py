@@ -43,7 +43,7 @@ PROMISED = {
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
         BackcastError ColumnError DriftWarning EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
-        NeedsUniformLog OptionError PolicyError SourceError StopEvaluation WorkError
+        NeedsUniformLog OptionError PolicyError ResourceError SourceError StopEvaluation WorkError
     """,
     "modules": "checks environments evaluators intervals io policies propensities reward_models",
 }

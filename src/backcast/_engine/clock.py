@@ -23,6 +23,7 @@ from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import ActionFeatures, view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, inlined, uncached
+from backcast._parallel.stop import STOP_FLAG, raise_if_stopped
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
@@ -61,7 +62,8 @@ class Meters(NamedTuple):
 class Rounds(NamedTuple):
     """Per round: the event accepted, the value V_t, the exhausted mass, the variance of reading V_t.
 
-    ``compensator[j]`` holds the compensators of all events at round ``edges[j]``.
+    ``compensator[j]`` holds the compensators of all events at round ``edges[j]``. A pass ends early once ``stop[0]`` is
+    not 0.
     """
 
     order: IntArray
@@ -70,13 +72,14 @@ class Rounds(NamedTuple):
     variance: FloatArray
     edges: IntArray
     compensator: Any
+    stop: IntArray
 
     @classmethod
     def of_length(cls, horizon: int, n_events: int, edges: IntArray) -> Rounds:
         """Return room for the rounds of a pass."""
         compensator = np.zeros((edges.size, n_events), np.float32)
         order = np.zeros(horizon, np.int64)
-        return cls(order, np.zeros(horizon), np.zeros(horizon), np.zeros(horizon), edges, compensator)
+        return cls(order, np.zeros(horizon), np.zeros(horizon), np.zeros(horizon), edges, compensator, STOP_FLAG)
 
 
 @dataclass(frozen=True)
@@ -118,6 +121,7 @@ def run_clock_pass(
     meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges)
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python
     n = run(policy, log, events, meters, rounds)
+    raise_if_stopped()
     return ClockPass(
         order=rounds.order[:n],
         value=rounds.value[:n],
@@ -145,7 +149,7 @@ def _run_python(policy: Any, log: Log, events: EventArrays, meters: Meters, roun
     learning = is_learning(policy)
     batch_size = batch_size_of(policy) if learning else horizon
     t = 0
-    while t < horizon:
+    while t < horizon and rounds.stop[0] == 0:
         if learning or t == 0:
             for start in range(0, len(log), SCORING_BLOCK):
                 probabilities = probabilities_of(policy, log[start : start + SCORING_BLOCK])
@@ -370,7 +374,7 @@ def _pass_by_action(state: Any, view: Any, events: Any, batch_size: int, greedy:
     cache = ScoreCache(np.empty((n, n_actions)), np.full(n, -np.inf), np.full(n, -1), np.ones(n, dtype=np.bool_))
     changed = np.ones(n_actions, dtype=np.bool_)
     t = 0
-    while t < rounds.order.size:
+    while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for a in range(n_actions):
             if changed[a]:
@@ -395,7 +399,7 @@ def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: 
     n = events.actions.size
     target = np.empty((n, events.predicted.shape[1]))
     t = 0
-    while t < rounds.order.size:
+    while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for k in range(1 if same_everywhere else n):
             score(state, view, k, events.available, target[k])

@@ -47,7 +47,8 @@ from backcast.policies._calls import (
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
-FUSED_EVENTS = 1 << 16  # events that a compiled policy processes per call
+FUSED_EVENTS = 1 << 16  # events that a compiled policy processes per call, at most
+FUSED_PRODUCTS = 1 << 31  # multiplications of K ridge models per call: about a second, after which a run can be stopped
 LARGEST_BLOCK, SMALLEST_BLOCK = 1 << 14, 8  # events that a Python policy scores per call
 SMALLEST_ROOM = 1 << 12  # events for which room is made at a time
 PROGRESS_EVENTS = 1 << 11  # events between two calls of the progress callback
@@ -294,7 +295,8 @@ class ReplayRun:
 
     def _run_compiled(self, trajectory: _OpenTrajectory, part: _FedPart, start: int) -> int:
         """Process events with a compiled policy; return the position after the last one."""
-        stop = min(len(part.log), start + FUSED_EVENTS)
+        products = part.log.n_actions * max(1, part.log.n_features) ** 2
+        stop = min(len(part.log), start + min(FUSED_EVENTS, 1 + FUSED_PRODUCTS // products))
         records = self._make_room(trajectory, part, stop - start)
         if part.view is None:
             part.view = view_of(part.log.columns.contexts)

@@ -14,6 +14,7 @@ from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 from backcast._parallel.checkpoint import Checkpoint
+from backcast._parallel.stop import STOPPABLE
 from backcast._parallel.time_limit import time_limit_error
 from backcast._parallel.workers import Backend, Job, SharedArguments, select_backend
 from backcast.errors import OptionError, StopEvaluation, WorkError
@@ -89,7 +90,8 @@ def run_jobs(
                     reported += 1
                     execution.on_progress(jobs[reported - 1].events)
                     continue
-                i, result = next(computed)
+                with STOPPABLE:
+                    i, result = next(computed)
                 results[i] = result
                 if checkpoint is not None:
                     checkpoint.put(jobs[i].file_name, result, result_types)

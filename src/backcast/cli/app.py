@@ -3,29 +3,31 @@
 from __future__ import annotations
 
 import errno
-import os
 import sys
 from collections.abc import Sequence
-from contextlib import suppress
 from typing import Annotated
 
 import typer
 
 from backcast.cli import options as o
 from backcast.cli.settings import Settings, command
-from backcast.errors import BackcastError, StopEvaluation
+from backcast.cli.signals import watch_signals
+from backcast.cli.streams import FilesNotWritten, discard_output, tolerant_streams
+from backcast.errors import BackcastError, OptionError, ResourceError, StopEvaluation, printable
 
-FAILED, BAD_INPUT, INTERRUPTED = 1, 2, 130
+FAILED, INTERRUPTED = 1, 130
 # errors of a standard output that cannot be written; those of files have a file name
 UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EBADF)
 # the classes of usage errors are in different modules in different versions of typer; this one is always accessible
 UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 EXIT_CODES = (
-    "Exit codes: 0 success; 1 unexpected failure, with a traceback; 2 bad input; 130 interrupted, after the result so "
-    "far was printed and marked as partial."
+    "Exit codes: 0 success; 1 unexpected failure, with a traceback; 2 bad input; 6 the log does not support the "
+    "question; 7 out of memory, disk space or time; 8 the policy raised an exception or broke its contract; 130 or 143 "
+    "interrupted by Ctrl-C or SIGTERM, after the result so far was printed and marked as partial. With --json, errors "
+    "are JSON too."
 )
-CHECK_EXIT_CODES = "Exit codes: 0 no check failed; 1 at least one failed; 2 bad input; 130 interrupted."
+CHECK_EXIT_CODES = "Exit codes: 1 at least one check failed; others as for evaluate."
 NEWS_EXAMPLE = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
 NEWS_COLUMNS = (
     "news.csv --context 'reads_*' --context mobile --context evening --action article --reward clicked "
@@ -52,47 +54,63 @@ app = typer.Typer(
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every expected error is one line on the error stream."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
-    try:
-        # not app(words): that replaces sys.excepthook, and exits instead of raising errors
-        code = typer.main.get_command(app).main(args=words, prog_name="backcast", standalone_mode=False)
-        sys.stdout.flush()
-    except UsageError as error:
-        message: str = getattr(error, "format_message", error.__str__)()
-        path = getattr(getattr(error, "ctx", None), "command_path", "backcast")
-        return _fail(f"{message.rstrip('.')}; see '{path} --help'")
-    except (typer.Abort, KeyboardInterrupt, StopEvaluation):
-        code = INTERRUPTED
-    except BackcastError as error:
-        return _fail(str(error))
-    except BrokenPipeError:
-        _discard_output()
-        return FAILED
-    except MemoryError as error:
-        return _fail(
-            f"memory ran out ({str(error) or 'no more is available'}); use fewer columns, a smaller hash_size or fewer "
-            "rows, or a machine with more"
-        )
-    except OSError as error:
-        if error.errno not in UNWRITABLE or error.filename is not None:
-            raise
-        _discard_output()
-        return _fail(f"the output cannot be written: {error.strerror}")
-    if code == INTERRUPTED:
-        print("interrupted", file=sys.stderr)
+    as_json = "--json" in words
+    with tolerant_streams(), watch_signals() as signals:
+        try:
+            # not app(words): that replaces sys.excepthook, and exits instead of raising errors
+            code = typer.main.get_command(app).main(args=words, prog_name="backcast", standalone_mode=False)
+            sys.stdout.flush()
+        except (typer.Abort, KeyboardInterrupt, StopEvaluation) as problem:
+            reason = f": {problem}" if str(problem) else ""
+            print(f"interrupted{reason}", file=sys.stderr)
+            if as_json:
+                _print_error_document("StopEvaluation", f"interrupted{reason}", signals.exit_code)
+            return signals.exit_code
+        except Exception as problem:
+            error = _as_backcast_error(problem)
+            if signals.received and not isinstance(error, FilesNotWritten):
+                # a signal inside of a callback or of a user's code may end in any exception
+                error = StopEvaluation(f"interrupted: {error or problem}")
+                error.exit_code = signals.exit_code
+            if as_json and not isinstance(error, FilesNotWritten):
+                kind = type(error or problem).__name__
+                _print_error_document(kind, str(error or problem), FAILED if error is None else error.exit_code)
+            if error is None:
+                raise
+            print(f"error: {printable(str(error))}", file=sys.stderr)
+            return error.exit_code
+        if code == INTERRUPTED:
+            print("interrupted", file=sys.stderr)
+            return signals.exit_code
     return code if isinstance(code, int) else 0
 
 
-def _discard_output() -> None:
-    """Discard what is still in the buffer of standard output, which cannot be written."""
-    with suppress(OSError, ValueError):
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+def _as_backcast_error(problem: Exception) -> BackcastError | None:
+    """Return an expected problem as an error of this package; None for an unexpected one."""
+    if isinstance(problem, BackcastError):
+        return problem
+    if isinstance(problem, UsageError):
+        message: str = getattr(problem, "format_message", problem.__str__)()
+        path = getattr(getattr(problem, "ctx", None), "command_path", "backcast")
+        return OptionError(f"{message.rstrip('.')}; see '{path} --help'")
+    if isinstance(problem, MemoryError):
+        return ResourceError(
+            f"memory ran out ({str(problem) or 'no more is available'}); use fewer columns, a smaller hash_size or "
+            "fewer rows, or a machine with more"
+        )
+    if isinstance(problem, OSError) and problem.errno in UNWRITABLE and problem.filename is None:
+        discard_output(sys.stdout)
+        return ResourceError(f"the output cannot be written: {problem.strerror}")
+    return None
 
 
-def _fail(message: str) -> int:
-    from backcast.cli.progress import print_status
+def _print_error_document(kind: str, message: str, exit_code: int) -> None:
+    """Print the JSON document that takes the place of a result."""
+    import json
 
-    print_status(f"error: {message}")
-    return BAD_INPUT
+    error = {"kind": kind, "message": message, "exit_code": exit_code}
+    sys.stdout.write(json.dumps({"error": error}, indent=2) + "\n")
+    sys.stdout.flush()
 
 
 def _exit_if(condition: bool, code: int) -> None:

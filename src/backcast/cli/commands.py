@@ -17,6 +17,7 @@ from backcast.cli.output import (
     print_line,
     save_chart,
 )
+from backcast.cli.paths import check_outputs
 from backcast.cli.progress import print_status
 from backcast.cli.run import (
     RunOptions,
@@ -51,7 +52,7 @@ def run_policies(settings: Settings, *, paired: bool) -> bool:
     result: Any = (run_comparison if paired else run_evaluations)(log, options, quiet=settings.silent)
     estimates = result.estimates if paired else result
     if not estimates:
-        raise StopEvaluation
+        raise StopEvaluation("no estimate was finished")
     missing = [name for name in options.policies if name not in estimates]
     return deliver(result, describe_log(log, settings.get("log")), settings, missing)
 
@@ -71,7 +72,7 @@ def run_check(settings: Settings, policy: str | None) -> bool:
 
 def run_plan(settings: Settings, charts: Mapping[str, str | None]) -> None:
     """Plan the length of a log from a pilot log or from assumptions; ``charts`` are paths by format."""
-    _check_chart_paths(charts)
+    _check_chart_paths(charts, settings.get("log"), settings.run_file)
     settings.require("difference", "the difference to detect")
     differences = [float(difference) for difference in settings.get_list("difference")]
     if settings.get("log") is not None:
@@ -96,7 +97,8 @@ def run_plan(settings: Settings, charts: Mapping[str, str | None]) -> None:
                 print_status(f"The chart is in {saved}")
 
 
-def _check_chart_paths(charts: Mapping[str, str | None]) -> None:
+def _check_chart_paths(charts: Mapping[str, str | None], *inputs: str | None) -> None:
+    check_outputs({f"{kind} chart": path for kind, path in charts.items()}, inputs)
     for path in filter(None, charts.values()):
         check_writable(path, "chart")
 
@@ -124,8 +126,9 @@ def _print_plan(result: Plan, *, quiet: bool) -> None:
 
 def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *, json: bool, quiet: bool) -> None:
     """Make the HTML report of a saved result, and the chart of values; ``charts`` are paths by format."""
+    check_outputs({"report": report}, [result])
     check_writable(report, "report")
-    _check_chart_paths(charts)
+    _check_chart_paths(charts, result)
     saved = load_result(result)
     try:
         summary = summarize(saved.result)

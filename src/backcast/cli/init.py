@@ -18,6 +18,7 @@ import numpy as np
 from backcast._files import atomic_write, check_writable
 from backcast._serialization import to_json
 from backcast.cli.output import open_console, print_json, print_line
+from backcast.cli.paths import check_outputs
 from backcast.cli.run import VW_FORMATS
 from backcast.errors import OptionError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
@@ -62,6 +63,7 @@ def write_run_file(log: str, out: str, file_format: str | None, *, force: bool, 
     """Guess the role of each column of a log, write a run file with comments, and print the guesses."""
     if not out.lower().endswith(".toml"):
         raise OptionError(f"the run file is {out!r}; its name must end in .toml, which distinguishes it from a log")
+    check_outputs({"run file": out}, [log])
     check_writable(out, "run file")
     if os.path.exists(out) and not force:
         raise OptionError(f"{out} exists already; give --force to overwrite it, or --out another.toml")

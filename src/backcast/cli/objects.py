@@ -17,7 +17,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from backcast.errors import BackcastError, OptionError, did_you_mean
+from backcast.errors import BackcastError, OptionError, PolicyError, did_you_mean
 
 
 @dataclass(frozen=True)
@@ -126,7 +126,12 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
             raise OptionError(f"{built_in}: an option has an unusable value ({problem})") from None
     module, _, attribute = name.partition(":")
     if attribute.strip().isidentifier():
-        return _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
+        try:
+            return _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
+        except BackcastError:
+            raise
+        except Exception as problem:
+            raise PolicyError(f"{name} failed: {type(problem).__name__}: {problem}") from problem
     raise OptionError(
         f"there is no {registry.kind} {module!r}{did_you_mean(_normalize(module), registry.names)} "
         f"Built in: {', '.join(registry.names)}; your own: mymodule:make_{registry.kind}"

@@ -12,9 +12,11 @@ from typing import TYPE_CHECKING, Any
 
 from backcast._files import atomic_write, check_writable
 from backcast._request import is_partial
+from backcast.cli.paths import CHECKPOINT, check_outputs
 from backcast.cli.progress import print_status
 from backcast.cli.settings import Settings
-from backcast.errors import OptionError, printable
+from backcast.cli.streams import FilesNotWritten
+from backcast.errors import BackcastError, OptionError, ResourceError, printable
 from backcast.report._format import format_number, join_names
 from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
@@ -48,16 +50,18 @@ def print_line(console: Console, text: str) -> None:
 
 
 def check_output_paths(settings: Settings) -> None:
-    """Refuse paths that cannot be written, before the work instead of after it."""
+    """Refuse paths that cannot be written or that are inputs, before the work instead of after it."""
+    outputs = {"report": settings.get("report"), "result": settings.get("save_json")}
+    check_outputs({**outputs, CHECKPOINT: settings.get("checkpoint")}, [settings.get("log"), settings.run_file])
     save_json = settings.get("save_json")
     if save_json is not None and save_json.lower().endswith((".html", ".htm")):
         raise OptionError(
             f"save_json is {save_json!r}, but the result is saved as JSON; give a name that ends in .json, or use "
             "--report for an HTML report"
         )
-    for key, what in (("report", "report"), ("save_json", "result")):
-        if settings.get(key) is not None:
-            check_writable(settings.get(key), what)
+    for what, path in outputs.items():
+        if path is not None:
+            check_writable(path, what)
 
 
 def deliver(result: Any, about: dict[str, Any], settings: Settings, missing: Sequence[str] = ()) -> bool:
@@ -111,29 +115,29 @@ def _write_files(
         writers["result"] = lambda: _save_result(result, save_json, about=about, partial=partial, health=health)
     if report is not None:
         writers["report"] = lambda: save_report(summary, report, about=about, health=health)
-    problems = []
+    problems: list[BackcastError] = []
     for what, write in writers.items():
         try:
             path = write()
-        except OptionError as problem:
-            problems.append(str(problem))
+        except (OptionError, ResourceError) as problem:
+            problems.append(problem)
             continue
         if not settings.silent:
             print_status(f"The {what} is in {path}")
     if problems:
-        raise OptionError("; ".join(problems))
+        raise FilesNotWritten("; ".join(map(str, problems)), max(problem.exit_code for problem in problems))
 
 
 def _save_result(result: Result, path: str, **facts: Any) -> Path:
     """Save the result; if the path cannot be written, save it in a temporary folder, and name that in the error."""
     try:
         return save_result(result, path, **facts)
-    except OptionError as problem:
+    except (OptionError, ResourceError) as problem:
         try:
             fallback = save_result(result, Path(tempfile.mkdtemp(prefix="backcast-"), "result.json"), **facts)
-        except (OptionError, OSError):
+        except (OptionError, ResourceError, OSError):
             raise problem from None
-        raise OptionError(f"{problem}; it was saved in {fallback}") from None
+        raise type(problem)(f"{problem}; it was saved in {fallback}") from None
 
 
 def save_chart(chart: Any, path: str, kind: str) -> Path:

@@ -30,12 +30,13 @@ TARGET = typer.Argument(
 
 @dataclass(frozen=True)
 class Settings:
-    """Settings of a command by key, the folder of the run file (None without one), and how much to print."""
+    """Settings of a command by key, the folder and path of the run file (None without one), how much to print."""
 
     values: Mapping[str, Any] = field(default_factory=dict)
     folder: Path | None = None
     json: bool = False
     quiet: bool = False
+    run_file: str | None = None
 
     @property
     def silent(self) -> bool:
@@ -77,7 +78,7 @@ def merge_settings(
     elif target is not None:
         values = {"log": target}
     given = {key: value for key, value in flags.items() if value not in (None, [])}
-    return Settings({**values, **given}, folder, json, quiet)
+    return Settings({**values, **given}, folder, json, quiet, target if folder else None)
 
 
 def read_run_file(path: str) -> dict[str, Any]:

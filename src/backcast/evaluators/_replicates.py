@@ -343,6 +343,8 @@ class _Runner:
         execution = self.request.execution
         finished = run_jobs(_run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,))
         self.stopped = finished.stopped
+        if self.stopped and not finished.results:
+            raise StopEvaluation
         return finished.results
 
 

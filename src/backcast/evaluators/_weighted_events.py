@@ -91,6 +91,8 @@ class WeightedLog:
         try:
             self._blocks.extend(self._pass())
         except StopEvaluation:
+            if not self._blocks:
+                raise
             n_events, weighted = self.request.log.n_events, sum(block.ratio.size for block in self._blocks)
             if n_events is not None and weighted < n_events:
                 self.notes = (*self.notes, partial_note(f"{weighted:,} of {n_events:,} events"))

@@ -16,6 +16,7 @@ import numpy as np
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
 from backcast._kernels.contexts import mask_of
 from backcast._kernels.jit import compiled
+from backcast._parallel.stop import STOPPABLE
 from backcast.errors import BackcastError, PolicyError
 from backcast.log import Log
 from backcast.policies.base import LogPolicy, StartsFresh, batch_size_of, is_learning
@@ -197,10 +198,11 @@ class BlockScorer:
         """Return the probabilities of all actions at events ``start..end-1``, checked."""
         available = None if self._available is None else self._available[start:end]
         try:
-            if self._reads_log:
-                raw = self._policy.probabilities_of(self._log[start:end])
-            else:
-                raw = self._policy.probabilities(self._contexts[start:end], available)
+            with STOPPABLE:
+                if self._reads_log:
+                    raw = self._policy.probabilities_of(self._log[start:end])
+                else:
+                    raw = self._policy.probabilities(self._contexts[start:end], available)
         except BackcastError:
             raise
         except Exception as problem:
