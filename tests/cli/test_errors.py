@@ -13,7 +13,7 @@ import pytest
 
 from backcast import errors
 from backcast.cli import commands
-from tests.support.cli import CHECK, COLUMNS, COMPARE, EIGHT_EVENTS, EVALUATE, golden, run, run_process
+from tests.support.cli import CHECK, COLUMNS, COMPARE, EIGHT_EVENTS, EVALUATE, golden, run
 
 BAD = {
     "a misspelt command": "evalute log.csv",
@@ -155,19 +155,6 @@ class TestErrors:
         kinds = [kind for kind in vars(errors).values() if isinstance(kind, type) and issubclass(kind, Exception)]
         codes = {kind.exit_code for kind in kinds if issubclass(kind, errors.BackcastError)}
         assert codes == {2, 6, 7, 8, 130}
-
-    @pytest.mark.slow
-    def test_the_second_interrupt_is_one_line_and_code_130(self, folder: Path) -> None:
-        # real signals, sent by the policy to its own process in the middle of the work
-        (folder / "stops.py").write_text(
-            "import os, signal\n"
-            "class Stops:\n"
-            "    def probabilities(self, contexts, available=None):\n"
-            "        os.kill(os.getpid(), signal.SIGINT)\n"
-            "        os.kill(os.getpid(), signal.SIGINT)\n"
-        )
-        stopped = run_process(f"{EVALUATE} --policy stops:Stops --evaluator ips --quiet")
-        assert (stopped.returncode, stopped.stdout, stopped.stderr.strip()) == (130, "", "interrupted")
 
     @pytest.mark.slow
     @pytest.mark.parametrize(

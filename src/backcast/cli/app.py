@@ -73,7 +73,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 error = StopEvaluation(f"interrupted: {error or problem}")
                 error.exit_code = signals.exit_code
             if as_json and not isinstance(error, FilesNotWritten):
-                kind = type(error or problem).__name__
+                # a private class is of the kind of its public parent
+                kinds = [kind for kind in type(error or problem).__mro__ if kind.__module__ == BackcastError.__module__]
+                kind = (kinds or [type(problem)])[0].__name__
                 _print_error_document(kind, str(error or problem), FAILED if error is None else error.exit_code)
             if error is None:
                 raise
