@@ -65,10 +65,11 @@ class TestReplicates:
         assert result.notes[0].startswith("Partial: the run was stopped when 20 of ")
 
     def test_so_do_enough_subsets(self, log: bc.Log) -> None:
-        result = asked(log, 16 + 100, interval=bc.GroupJackknife())
+        # eight pilots choose the size of the subsets
+        result = asked(log, 8 + 37 + 100, interval=bc.GroupJackknife(), replicates=300)
         assert result.interval is not None
         assert result.diagnostics.to_dict()["replicates"] == 100
-        assert result.notes[0].endswith("when 16 passes over the log and 100 of 300 replicates were finished.")
+        assert result.notes[0].endswith("when 37 passes over the log and 100 of 300 replicates were finished.")
 
     def test_the_value_alone_can_be_stopped_too(self, log: bc.Log) -> None:
         result = asked(log, 3, replicates=None)

@@ -31,6 +31,8 @@ class Commit:
     With a threshold: the rare action if it paid at least that often. Without: the action of the higher mean reward.
     """
 
+    batch_size = EXPLORED  # it changes once, after exploration: the same policy as with 1, in a third of the time
+
     def __init__(self, threshold: int | None) -> None:
         self.threshold = threshold
 

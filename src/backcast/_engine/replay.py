@@ -205,13 +205,22 @@ class ReplayRun:
         self._max_accepted = NEVER if horizon is None else horizon
         self._ratios: RunningQuantile | None = None
         self._open: _OpenTrajectory | None = None
-        self.curve = CurveSums.empty(horizon)
+        self._complete_curve, self._open_curve = CurveSums.empty(horizon), CurveSums.empty(horizon)
         self.trajectories: list[Trajectory] = []
         self.batches: list[TrainingBatch] = []
         # of the events fed so far
         self.events_fed = 0
         self.smallest_propensity, self.smallest_is_known = 1.0, True
         self.reward_bounds, self.prediction_bounds = UNKNOWN_RANGE, UNKNOWN_RANGE
+
+    @property
+    def curve(self) -> CurveSums:
+        """Sums by round over the complete trajectories; without a horizon, over the one under way.
+
+        A trajectory that the end of the log cuts off is in neither curve nor value: long trajectories are the more
+        likely ones to be cut off, so its rounds would count long histories too often (docs/theory.md, section 2).
+        """
+        return self._open_curve if self.horizon is None else self._complete_curve
 
     @property
     def current_policy(self) -> Any:
@@ -263,7 +272,7 @@ class ReplayRun:
         if self._open is None or self._open.n_events == 0:
             return list(self.trajectories)
         sums = self._open.sums.copy()
-        close_block(sums[0], self._constants, CurveSums(self.curve.sums.copy(), self.curve.width.copy()))
+        close_block(sums[0], self._constants, CurveSums(*(array.copy() for array in self._open_curve)))
         return [*self.trajectories, _trajectory_of(self._open, sums[0], complete=self.horizon is None)]
 
     def _start_trajectory(self, log: Log) -> _OpenTrajectory:
@@ -355,7 +364,9 @@ class ReplayRun:
                 self._ratios = grow(self._ratios, part.room)
             part.accepted = AcceptedEvents.of_length(part.room if self._record_order else 0)
             part.packed = None
-        return ReplayRecords(trajectory.sums, self._ratios, self.curve, part.accepted, part.trace, trajectory.pending)
+        return ReplayRecords(
+            trajectory.sums, self._ratios, self._open_curve, part.accepted, part.trace, trajectory.pending
+        )
 
     def _finish_step(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
         """End the trajectory at its horizon; else let the policy learn and set the multiplier, if they are due."""
@@ -398,7 +409,11 @@ class ReplayRun:
             pending.filled[0] = 0
 
     def _end_trajectory(self, trajectory: _OpenTrajectory, *, complete: bool) -> None:
-        close_block(trajectory.sums[0], self._constants, self.curve)
+        close_block(trajectory.sums[0], self._constants, self._open_curve)
+        if self.horizon is not None:
+            if complete:
+                self._complete_curve.sums[:] += self._open_curve.sums
+            self._open_curve.sums[:] = 0.0
         self.trajectories.append(_trajectory_of(trajectory, trajectory.sums[0], complete=complete))
         self._open = None
         self.batches.clear()
@@ -421,7 +436,7 @@ class ReplayRun:
             ],
             "sums": _as_integers(sums),
             "complete": np.array([trajectory.complete for trajectory in self.trajectories], dtype=np.bool_),
-            "curve": list(self.curve),
+            "curves": [list(self._complete_curve), list(self._open_curve)],
             "ratios": None if self._ratios is None else list(self._ratios),
             "open": None,
         }
@@ -445,7 +460,7 @@ class ReplayRun:
             Trajectory(sums, bool(complete), no_rows, no_weights)
             for sums, complete in zip(state["sums"].view(TRAJECTORY), state["complete"], strict=True)
         ]
-        self.curve = CurveSums(*state["curve"])
+        self._complete_curve, self._open_curve = (CurveSums(*arrays) for arrays in state["curves"])
         self._ratios = None if state["ratios"] is None else RunningQuantile(*state["ratios"])
         # every finished trajectory took one child of the generator
         self._rng.spawn(len(self.trajectories))

@@ -53,7 +53,11 @@ class PartResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PartResults:
-    """Results by part and policy."""
+    """Results by part and policy.
+
+    Means are over all parts that were planned, and over all passes of each: a part that falls short of the horizon ends
+    the call (see ``run_parts``). If the run is stopped, the first parts in order are used, whatever their results.
+    """
 
     parts: list[list[PartResult]]
     horizon: int
@@ -251,7 +255,8 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
 
     Where a log is cut depends on its number of events alone. Segments of a stream are read where they are evaluated.
     Value, error and interval come from the values of the segments, each with the same weight; curve and diagnostics
-    from theirs (:func:`average_curves`, :func:`pool_diagnostics`).
+    from theirs (:func:`average_curves`, :func:`pool_diagnostics`). None is left out: a segment that falls short of the
+    horizon ends the call.
     """
     log = request.log if isinstance(request.log, Log) else request.log.with_event_count()
     n_events = log.n_events or 0

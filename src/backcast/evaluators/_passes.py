@@ -22,7 +22,7 @@ MOST_BINS = 12  # bins of rounds in which acceptances are related to what follow
 BIN_POWER = 1.5  # edges T (j/J)^1.5: early acceptances influence more of what follows
 RECORD_BYTES = 256 << 20  # memory for the compensators of MOST_PASSES passes
 MOST_PASSES = 128
-EXHAUSTED_SHARE = 0.02  # mean exhausted mass above which event values replace readings, whose weights grow too large
+LARGEST_READING_EXHAUSTION = 0.02  # exhausted mass per round above which weights of readings are too large to be used
 FEWEST_HISTORIES = 0.2  # smallest N - kappa in the prediction of the history term
 SMALLEST_SHARE = 0.25  # of the direct term: a negative cross term does not take the variance below it
 SMALLEST_PAIR_SHARE = 0.1  # of the sum of both history terms: the prediction for a difference is not below it
@@ -175,7 +175,7 @@ class InfluenceTable:
         passes = self._policies[policy]
         values = np.array([result.value for result in passes])
         direct = [result.reading for result in passes]
-        if np.mean([result.certificate for result in passes]) > EXHAUSTED_SHARE * passes[0].rounds:
+        if np.mean([result.certificate for result in passes]) > LARGEST_READING_EXHAUSTION * passes[0].rounds:
             direct = [
                 (result.event_values - result.event_values.mean()) / result.event_values.size for result in passes
             ]

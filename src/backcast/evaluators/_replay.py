@@ -54,6 +54,11 @@ POOLED_NOTE = (
     "The interval is for the progressive-validation policy of all {} trajectories together, for which R/C is {:.4g}; "
     "the value is the mean over trajectories."
 )
+CUT_OFF_NOTE = (
+    "The end of the log cut off a trajectory after {:,} events and {} of {} rounds; no complete trajectory is as long. "
+    "Histories that need more events than the log has are not in the mean: ask for a shorter horizon, or give a longer "
+    "log."
+)
 
 
 @dataclass(frozen=True)
@@ -92,7 +97,13 @@ class ReplayResult:
 
     @property
     def complete(self) -> list[Trajectory]:
-        """Trajectories that reached the horizon (all of them if there is no horizon)."""
+        """Trajectories that reached the horizon (all of them if there is no horizon).
+
+        Means are over these. The number N of trajectories that fit into the log depends on their lengths, but given N
+        they are exchangeable, so their mean has the expectation of the first one given that it fits, and nothing is
+        selected unless a single trajectory may be longer than the log. The one that the end of the log cuts off is left
+        out: long ones are cut off more often, so including it would select (docs/theory.md, section 2).
+        """
         return [trajectory for trajectory in self.trajectories if trajectory.complete]
 
     def values(self, read: Callable[[Trajectory], float]) -> FloatArray:
@@ -162,7 +173,18 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
             f"acceptances ({last.accepted / n_events:.2%}). Ask for a shorter horizon, accept more (a larger q, "
             "Budget), use ClockReplay, or give a longer log"
         )
-    return replace(result, notes=(*notes, *result.notes))
+    return replace(result, notes=(*notes, *result.notes, *_cut_off_notes(result, request.horizon)))
+
+
+def _cut_off_notes(result: ReplayResult, horizon: int | None) -> tuple[str, ...]:
+    """Return a note if the trajectory that was cut off is the longest of all.
+
+    The Kaplan-Meier estimate of the share of trajectories that are longer than the complete ones is then
+    ``1 / (N + 1)``, and 0 otherwise.
+    """
+    last, longest = result.trajectories[-1], max(int(each.sums["events"]) for each in result.complete)
+    n_events = int(last.sums["events"])
+    return () if n_events <= longest else (CUT_OFF_NOTE.format(n_events, last.accepted, horizon),)
 
 
 def _replay_stream(
@@ -206,7 +228,10 @@ def _replay_stream(
 
 
 def _stopped(result: ReplayResult, n_events: int | None) -> ReplayResult:
-    """Return the result of a run that was stopped, with a note; raise if no trajectory is complete."""
+    """Return the result of a run that was stopped, with a note; raise if no trajectory is complete.
+
+    The trajectories up to there are averaged as if the log ended there.
+    """
     if not result.complete:
         raise StopEvaluation
     processed = sum(int(trajectory.sums["events"]) for trajectory in result.trajectories)
@@ -292,7 +317,10 @@ def replay_diagnostics(request: EvaluationRequest, result: ReplayResult, estimat
 
 
 def replay_curve(curve: CurveSums, level: float) -> LearningCurve:
-    """Return sums by round as a curve of at most ``CURVE_POINTS`` points, with a pointwise normal band."""
+    """Return sums by round as a curve of at most ``CURVE_POINTS`` points, with a pointwise normal band.
+
+    The sums are over complete trajectories, each round over all of them.
+    """
     used = int(np.flatnonzero(curve.sums[:, 1])[-1]) + 1
     bins_per_point = -(-used // CURVE_POINTS)
     starts = np.arange(0, used, bins_per_point)
@@ -305,7 +333,10 @@ def replay_curve(curve: CurveSums, level: float) -> LearningCurve:
 
 
 def doubly_robust_estimate(request: EvaluationRequest, result: ReplayResult, name: str, *, estimated: bool) -> Estimate:
-    """Return the mean of ``R / C`` over the complete trajectories (step 3) with its interval."""
+    """Return the mean of ``R / C`` over the complete trajectories (step 3) with its interval.
+
+    ``ReplayResult.complete`` states why this mean does not select.
+    """
     values = result.values(lambda trajectory: trajectory.value)
     error, interval, notes = replay_interval(request, result, values)
     log = result.log

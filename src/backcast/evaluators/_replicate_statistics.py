@@ -15,7 +15,7 @@ from backcast._request import EvaluationRequest
 from backcast.diagnostics import Diagnostics
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, block_edges, student_quantile
 from backcast.evaluators._passes import FEWEST_PASSES, InfluenceTable, PassResult, between_event_variance
-from backcast.intervals.learning import group_influence, group_pseudo_deviations
+from backcast.intervals.learning import Influence, group_influence, group_pseudo_deviations
 
 SUBSETS_PER_GROUP = 2  # fewest subset replicates per group for a standard error
 
@@ -90,14 +90,14 @@ class ReplicateTable:
         if not self.member.size:
             terms = self.influences.of_value(policy)
             return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom)
-        sampling = group_influence(self.subset_values()[:, [policy]], self.member).covariance[0, 0]
+        influence = group_influence(self.subset_values()[:, [policy]], self.member)
         # at least the variance of event values; which events become history adds to it
         floor = (
             between_event_variance([result.event_values for result in self.passes_of(policy) if not result.rows.size])
             / self.n_events
         )
         monte_carlo = float(self.full_values()[:, policy].var(ddof=1)) / len(self.full)
-        return Precision(max(float(sampling), floor), monte_carlo, self.member.shape[1] - 1)
+        return self._jackknife_precision(max(float(influence.covariance[0, 0]), floor), influence, monte_carlo)
 
     def difference_precision(self, a: int, b: int) -> Precision:
         """Return the precision of the difference of two values.
@@ -115,7 +115,17 @@ class ReplicateTable:
         differences = [row[a].event_values - row[b].event_values for row in self.full if not row[a].rows.size]
         floor = between_event_variance(differences) / self.n_events
         monte_carlo = float((full[:, a] - full[:, b]).var(ddof=1)) / len(full)
-        return Precision(max(sampling, floor), monte_carlo, self.member.shape[1] - 1)
+        return self._jackknife_precision(max(sampling, floor), influence, monte_carlo)
+
+    def _jackknife_precision(self, sampling: float, influence: Influence, monte_carlo: float) -> Precision:
+        """Return the precision with Satterthwaite's degrees of freedom: G - 1, unless subsets or passes add noise."""
+        noise = (
+            2 * sampling**2 / (self.member.shape[1] - 1)
+            + float(influence.variance_uncertainty[0]) ** 2
+            + 2 * monte_carlo**2 / (len(self.full) - 1)
+        )
+        degrees_of_freedom = 2 * (sampling + monte_carlo) ** 2 / noise if noise > 0 else math.inf
+        return Precision(sampling, monte_carlo, max(degrees_of_freedom, 1.0))
 
     def all_precisions(self) -> list[Precision]:
         """Return the precision of all values and of all differences."""

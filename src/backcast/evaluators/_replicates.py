@@ -29,12 +29,12 @@ from backcast.policies.compiled import CompiledPolicy
 PILOT_PASSES = 16  # full passes from which the number of passes is chosen
 FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
 PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
-MOST_BATCHES = 3  # batches of subset replicates
-PILOTS = 8  # subset replicates from which the size of subsets is chosen
+BATCH_PER_GROUP, MOST_BATCHES = 10, 3  # subset replicates per group in a batch, and most batches
+SIZE_PILOTS = 8  # subset replicates of each size from which the size is chosen
 SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
 SMALL_NOISE = 0.04  # squared relative error of a standard error due to passes, at which they are enough
 NO_MEMBERS: FloatArray = np.zeros((0, 1))
-NOISY_SHARE = 0.5  # noise share of the jackknife above which more subsets are run
+NOISY_SHARE = 0.5  # noise share of the jackknife at which subsets are enough
 TOO_SHORT = (
     "Not all subsets of the log reach {} rounds, and those that do would be selected by their values, so there is no "
     "standard error; ask for a shorter horizon, or give a longer log."
@@ -169,105 +169,103 @@ def _number_of_passes(request: EvaluationRequest) -> int:
 
 
 def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnough) -> ReplicateTable:
-    """Run full passes for the values, and passes over subsets of groups for standard errors."""
+    """Run full passes for the values, and passes over subsets of groups for standard errors.
+
+    Size and number of subsets and the number of passes are chosen by pilots that are part of neither values nor errors,
+    as in ``_run_full_passes``.
+    """
     inputs, request = runner.inputs, runner.request
     n_passes, n_subsets = _planned_numbers(request, method)
-    # 1. full passes: the value
-    full = runner.full_passes(range(n_passes))
-    table = ReplicateTable(full, [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
-    if request.replicates is None:
-        note = partial_note(f"{len(full)} of {n_passes} passes over the log")
-        return replace(table, values_only=True, notes=(note,) if runner.stopped else ())
+    table = ReplicateTable([], [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
+    pilots: list[list[PassResult]] = []
     try:
-        # 2. pilots: how many groups a subset has
-        pilot = (
-            _Pilot(method.groups_per_subset, [])
-            if method.groups_per_subset
-            else _run_pilots(runner, min(PILOTS, n_subsets), long_enough)
-        )
-        # 3. subset replicates: the standard error
-        if pilot is not None:
-            table = _with_subsets(runner, table, pilot, range(n_subsets))
-        # 4. more of both, if their number is not given
-        if pilot is not None and table.member.size and request.replicates == "auto":
-            table = _refine(runner, table, pilot.n_groups, n_subsets)
-        if not table.member.size and not runner.stopped:
-            numbers = range(len(table.full), PERMUTATIONS)
-            table = replace(table, full=table.full + runner.full_passes(numbers))
+        if request.replicates == "auto":
+            pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+        n_groups = method.groups_per_subset
+        if n_groups is None and request.replicates is not None:
+            n_groups = _choose_subset_size(runner, long_enough)
+        if n_groups is not None and request.replicates == "auto":
+            numbers = range(SUBSETS_PER_GROUP * method.groups)
+            pilot = _with_subsets(runner, replace(table, full=pilots), n_groups, numbers, is_pilot=True)
+            n_groups = n_groups if pilot.member.size else None
+            if n_groups is not None:
+                n_passes, n_subsets = _numbers_needed(pilot)
+        table = replace(table, full=runner.full_passes(range(n_passes)))
+        if n_groups is not None and request.replicates is not None:
+            table = _with_subsets(runner, table, n_groups, range(n_subsets))
+        if not table.member.size and n_passes < PERMUTATIONS:
+            # subsets fall short: there is no error, so the value gets the passes that it has by default
+            table = replace(table, full=table.full + runner.full_passes(range(n_passes, PERMUTATIONS)))
     except StopEvaluation:
-        pass
-    notes = () if table.member.size or runner.stopped else (TOO_SHORT.format(table.horizon),)
-    table = replace(table, values_only=not table.member.size)
+        if not pilots and not table.full:
+            raise
+        runner.stopped = True
     if runner.stopped:
-        notes = (_partial_note(table, n_passes, n_subsets),)
-    return replace(table, notes=notes)
+        table = replace(table, full=pilots + table.full, values_only=not table.member.size)
+        n_subsets = 0 if request.replicates is None else n_subsets
+        return replace(table, notes=(_partial_note(table, len(pilots) + n_passes, n_subsets),))
+    notes = () if table.member.size or request.replicates is None else (TOO_SHORT.format(table.horizon),)
+    return replace(table, values_only=not table.member.size, notes=notes)
 
 
 def _planned_numbers(request: EvaluationRequest, method: GroupJackknife) -> tuple[int, int]:
-    """Return how many full passes and how many subset replicates are run at first."""
+    """Return the number of full passes and of subset replicates, or the smallest ones if pilots choose them."""
     replicates, fewest = request.replicates, SUBSETS_PER_GROUP * method.groups
     if not isinstance(replicates, int):
-        return PERMUTATIONS, 10 * method.groups
+        return PERMUTATIONS, BATCH_PER_GROUP * method.groups
     if replicates < fewest:
         raise OptionError(
             f"replicates is {replicates}; the jackknife over {method.groups} groups needs at least {fewest}, and "
-            f"{10 * method.groups} for a stable error"
+            f"{BATCH_PER_GROUP * method.groups} for a stable error"
         )
     return max(4, min(40, replicates // 8)), replicates
 
 
-class _Pilot(NamedTuple):
-    """Number of groups per subset, and the first replicates of that size."""
-
-    n_groups: int
-    rows: list[list[PassResult]]
-
-
-def _run_pilots(runner: _Runner, n: int, long_enough: LongEnough) -> _Pilot | None:
+def _choose_subset_size(runner: _Runner, long_enough: LongEnough) -> int | None:
     """Return the fewest groups, from a quarter on, whose subsets are long enough for every policy; else the most.
 
-    A single replicate is not enough: what a subset exhausts depends on which rare events are in it. A size is usable if
-    all of its replicates reach the horizon; returns None if not even five sixths of the log are usable.
+    A single pilot is not enough: what a subset exhausts depends on which rare events are in it. A size is usable if all
+    of its pilots reach the horizon; returns None if not even five sixths of the log are usable.
     """
     total = runner.n_groups
     largest = None
     for n_groups in (math.ceil(total / 4), math.ceil(total / 3), total // 2, 2 * total // 3, 5 * total // 6):
-        rows = runner.subsets(runner.draw_groups(n_groups, range(n)))
+        rows = runner.subsets(n_groups, range(SIZE_PILOTS), is_pilot=True)
         if all(result.reached_horizon for row in rows for result in row):
-            largest = _Pilot(n_groups, rows)
+            largest = n_groups
             if all(long_enough(results) for results in zip(*rows, strict=True)):
                 break
     return largest
 
 
-def _with_subsets(runner: _Runner, table: ReplicateTable, pilot: _Pilot, numbers: range) -> ReplicateTable:
-    """Return the table with subset replicates of these numbers, the first of which are the pilots.
+def _with_subsets(
+    runner: _Runner, table: ReplicateTable, n_groups: int, numbers: range, *, is_pilot: bool = False
+) -> ReplicateTable:
+    """Return the table with subset replicates of these numbers.
 
     If one of them falls short of the horizon, the table is without subsets: the others would be selected.
     """
-    chosen = runner.draw_groups(pilot.n_groups, numbers)
-    rows = pilot.rows + runner.subsets(chosen[len(pilot.rows) :])
+    rows = runner.subsets(n_groups, numbers, is_pilot=is_pilot)
     if not all(result.reached_horizon for row in rows for result in row):
-        return replace(table, subset=[], member=table.member[:0])
-    member = [np.isin(np.arange(runner.n_groups), groups).astype(np.float64) for _, groups in chosen[: len(rows)]]
-    return replace(table, subset=table.subset + rows, member=np.concatenate([table.member, member]))
+        return table
+    chosen = [runner.draw_groups(n_groups, number, is_pilot=is_pilot) for number in numbers[: len(rows)]]
+    member = np.array([np.isin(np.arange(runner.n_groups), groups) for groups in chosen], dtype=np.float64)
+    return replace(table, subset=rows, member=member)
 
 
-def _refine(runner: _Runner, table: ReplicateTable, n_groups: int, n_subsets: int) -> ReplicateTable:
-    """Run more subsets until the jackknife's noise is small, then more passes until Monte-Carlo error is."""
-    for batch in range(1, MOST_BATCHES):
-        if runner.stopped or table.noise_share() <= NOISY_SHARE:
-            break
-        numbers = range(batch * n_subsets, (batch + 1) * n_subsets)
-        table = _with_subsets(runner, table, _Pilot(n_groups, []), numbers)
-        if not table.member.size:
-            return table
-    while len(table.full) < MOST_PERMUTATIONS and not runner.stopped:
-        if all(each.monte_carlo <= SMALL_SHARE * each.sampling for each in table.all_precisions()):
-            break
-        numbers = range(len(table.full), len(table.full) + MORE_PASSES)
-        table = replace(table, full=table.full + runner.full_passes(numbers))
-    return table
+def _numbers_needed(pilot: ReplicateTable) -> tuple[int, int]:
+    """Return how many passes and subsets make Monte-Carlo variance and the noise of the jackknife small."""
+    share, batch = pilot.noise_share(), BATCH_PER_GROUP * pilot.member.shape[1]
+    # the noise that subsets add to the squared influences falls with their number, the influences do not
+    subsets = share / max(1 - share, 1e-9) * (1 - NOISY_SHARE) / NOISY_SHARE * len(pilot.subset)
+    passes = max(
+        each.monte_carlo * len(pilot.full) / max(SMALL_SHARE * each.sampling, np.finfo(float).tiny)
+        for each in pilot.all_precisions()
+    )
+    return (
+        math.ceil(np.clip(passes, PERMUTATIONS, MOST_PERMUTATIONS) / MORE_PASSES) * MORE_PASSES,
+        math.ceil(np.clip(subsets, batch, MOST_BATCHES * batch) / batch) * batch,
+    )
 
 
 def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
@@ -309,10 +307,11 @@ class _Runner:
         """Number of groups."""
         return self.groups.edges.size - 1
 
-    def draw_groups(self, n: int, numbers: Iterable[int]) -> list[tuple[int, list[int]]]:
-        """Draw ``n`` groups for each of these subset replicates."""
-        seeds = ((i, seed_sequence(self.request.seed, SeedKey.GROUPS, i)) for i in numbers)
-        return [(i, np.random.default_rng(seed).choice(self.n_groups, n, replace=False).tolist()) for i, seed in seeds]
+    def draw_groups(self, n_groups: int, number: int, *, is_pilot: bool = False) -> list[int]:
+        """Draw the groups of a subset replicate."""
+        key = (SeedKey.GROUPS, SeedKey.PILOT, number) if is_pilot else (SeedKey.GROUPS, number)
+        rng = np.random.default_rng(seed_sequence(self.request.seed, *key))
+        return list(map(int, rng.choice(self.n_groups, n_groups, replace=False)))
 
     def full_passes(
         self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS
@@ -325,15 +324,15 @@ class _Runner:
             raise self.horizon_error(self.inputs, min(short))
         return passes
 
-    def subsets(self, chosen: Iterable[tuple[int, Sequence[int]]]) -> list[list[PassResult]]:
-        """Run passes over subsets of groups."""
-        n = len(self.inputs.log)
-        return self._run(
-            [
-                Job(("subset", len(groups), i), (groups, (SeedKey.SUBSET, i)), n * len(groups) // self.n_groups)
-                for i, groups in chosen
-            ]
-        )
+    def subsets(self, n_groups: int, numbers: Iterable[int], *, is_pilot: bool = False) -> list[list[PassResult]]:
+        """Run passes over subsets of this many groups."""
+        n_events = len(self.inputs.log) * n_groups // self.n_groups
+        name, key = ("pilot subset", (SeedKey.SUBSET, SeedKey.PILOT)) if is_pilot else ("subset", (SeedKey.SUBSET,))
+        jobs = []
+        for number in numbers:
+            groups = self.draw_groups(n_groups, number, is_pilot=is_pilot)
+            jobs.append(Job((name, n_groups, number), (groups, (*key, number)), n_events))
+        return self._run(jobs)
 
     def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:

@@ -31,7 +31,7 @@ from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import batch_size_of, is_learning
 
-EXHAUSTED_SHARE = 0.02  # exhausted mass per round up to which subsets have the error of the log
+LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
     at an eighth it was measured as two thirds of it, at a quarter as half.
     """
     exhausted, rounds = np.sum([(result.certificate, result.rounds) for result in passes], axis=0)
-    return bool(exhausted <= EXHAUSTED_SHARE * rounds)
+    return bool(exhausted <= LARGEST_SUBSET_EXHAUSTION * rounds)
 
 
 def horizon_error(inputs: ReplicateInputs, reached: int) -> HorizonNotReached:

@@ -85,7 +85,11 @@ def _expect(request: EvaluationRequest) -> _Prediction:
 
 
 def _simulate(request: EvaluationRequest) -> _Prediction:
-    """Simulate a learning policy on disjoint segments of the log, with expected rewards by round."""
+    """Simulate a learning policy on disjoint segments of the log, with expected rewards by round.
+
+    Every trajectory has T events, so how many there are depends on the length of the log alone, and the mean over all
+    of them does not select. What remains of the log is not used.
+    """
     if isinstance(request.log, LogStream):
         raise EvaluationError(
             "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"

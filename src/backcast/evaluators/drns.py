@@ -94,7 +94,11 @@ class _ReplayEvaluator:
     def _replay_permutation(
         self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
     ) -> PassResult:
-        """Replay these rows (None: all) in random order; the mean over the complete trajectories."""
+        """Replay these rows (None: all) in random order; the mean over the complete trajectories.
+
+        Given the events, this mean has the expectation of the first trajectory (see ``ReplayResult.complete``). A pass
+        without a complete trajectory has no value, and ``run_replicates`` never leaves it out of a mean.
+        """
         rng = np.random.default_rng(seed)
         order = rng.permutation(len(inputs.log)) if rows is None else rng.permutation(rows)
         shuffled = inputs.log[order]

@@ -80,7 +80,10 @@ class Replay:
 
 
 def _accepted_estimate(request: EvaluationRequest, result: ReplayResult, name: str) -> Estimate:
-    """Return the mean reward of the accepted events, averaged over complete trajectories."""
+    """Return the mean reward of the accepted events, averaged over complete trajectories.
+
+    ``ReplayResult.complete`` states why this mean does not select.
+    """
     if not any(trajectory.accepted for trajectory in result.complete):
         raise EvaluationError(
             f"{name} accepted no event: the policy hardly ever chooses the logged actions. Use DRns or ClockReplay"
