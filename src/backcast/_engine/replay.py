@@ -272,7 +272,7 @@ class ReplayRun:
         if self._open is None or self._open.n_events == 0:
             return list(self.trajectories)
         sums = self._open.sums.copy()
-        close_block(sums[0], self._constants, CurveSums(*(array.copy() for array in self._open_curve)))
+        close_block(sums[0], self._constants, CurveSums(self._open_curve.sums.copy(), self._open_curve.width.copy()))
         return [*self.trajectories, _trajectory_of(self._open, sums[0], complete=self.horizon is None)]
 
     def _start_trajectory(self, log: Log) -> _OpenTrajectory:

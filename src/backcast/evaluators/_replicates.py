@@ -181,16 +181,20 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     try:
         if request.replicates == "auto":
             pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+        else:
+            table = replace(table, full=runner.full_passes(range(n_passes)))
         n_groups = method.groups_per_subset
         if n_groups is None and request.replicates is not None:
             n_groups = _choose_subset_size(runner, long_enough)
-        if n_groups is not None and request.replicates == "auto":
-            numbers = range(SUBSETS_PER_GROUP * method.groups)
-            pilot = _with_subsets(runner, replace(table, full=pilots), n_groups, numbers, is_pilot=True)
-            n_groups = n_groups if pilot.member.size else None
+        if request.replicates == "auto":
             if n_groups is not None:
-                n_passes, n_subsets = _numbers_needed(pilot)
-        table = replace(table, full=runner.full_passes(range(n_passes)))
+                numbers = range(SUBSETS_PER_GROUP * method.groups)
+                pilot = _with_subsets(runner, replace(table, full=pilots), n_groups, numbers, is_pilot=True)
+                if pilot.member.size:
+                    n_passes, n_subsets = _numbers_needed(pilot)
+                else:
+                    n_groups = None
+            table = replace(table, full=runner.full_passes(range(n_passes)))
         if n_groups is not None and request.replicates is not None:
             table = _with_subsets(runner, table, n_groups, range(n_subsets))
         if not table.member.size and n_passes < PERMUTATIONS:
