@@ -13,14 +13,14 @@ from backcast.errors import DriftWarning, OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.evaluators.drns import DRns
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import class_name_of
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.linear import LinearThompson
-from backcast.reward_models.cross_fitting import CrossFit, Progressive
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
 from backcast.reward_models.low_variance import LowVariance
-from backcast.reward_models.regression import PerAction
 
 Choice: TypeAlias = tuple[Any, EvaluationRequest, tuple[str, ...]]  # evaluator, completed request, notes
 
@@ -61,16 +61,19 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], excha
     n_events = len(request.log)
     if not _is_exchangeable(request.log, exchangeable):
         progressive = request.reward_model is None
-        request = replace(_with_model(request, Progressive(PerAction())), replicates=None)  # they would permute the log
+        request = replace(
+            _with_model(request, Progressive(default_model(request.log))), replicates=None
+        )  # they would permute the log
         model_note = "with a progressive reward model, " if progressive else ""
         reason = "as given" if exchangeable is False else "drift was detected"
         note = f"auto chose DRns in log order {model_note}because the log is not exchangeable ({reason})."
         return DRns.recommended(n_events), request, (note,)
     if request.horizon is None:
         note = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
-        return DRns(q=0.01), _with_model(request, Progressive(PerAction())), (note,)
-    model_note = "with a cross-fitted low-variance reward model, " if request.reward_model is None else ""
-    request = _with_model(request, CrossFit(LowVariance()))
+        return DRns(q=0.01), _with_model(request, Progressive(default_model(request.log))), (note,)
+    kind = "joint" if request.log.has_action_features else "low-variance"
+    model_note = f"with a cross-fitted {kind} reward model, " if request.reward_model is None else ""
+    request = _with_model(request, _cross_fitted_model(request.log))
     if request.replicates == "default":
         request = replace(request, replicates="auto")
     events = min(n_events, ClockReplay().pool)
@@ -99,7 +102,12 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], exch
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
     note = f"auto chose ClockReplay on parts of the stream{share}, because {_why_exchangeable(True)}."
-    return evaluator, _with_model(request, CrossFit(LowVariance())), (note,)
+    return evaluator, _with_model(request, _cross_fitted_model(request.log)), (note,)
+
+
+def _cross_fitted_model(log: Log | LogStream) -> CrossFit:
+    # LowVariance has a regression for each action; actions with features are positions in a list
+    return CrossFit(default_model(log) if log.has_action_features else LowVariance())
 
 
 def _why_exchangeable(declared: bool | None) -> str:

@@ -12,9 +12,11 @@ import numpy as np
 import pytest
 import scipy.sparse
 from sklearn.feature_extraction import FeatureHasher
+from sklearn.utils import murmurhash3_32
 
+import backcast as bc
 from backcast.errors import BackcastError, OptionError
-from backcast.io.vw import read_vw
+from backcast.io.vw import looks_like_vw, read_vw
 
 
 def write(folder: Path, content: str, name: str = "log.vw") -> Path:
@@ -101,6 +103,46 @@ def test_compressed_files_patterns_and_lists(tmp_path: Path) -> None:
         assert read_vw(source).actions.tolist() == [0, 1]
 
 
+@pytest.mark.parametrize("name", ["log.dat", "log.ldf", "log.txt", "log.vw", "log"])
+def test_tags_as_in_vowpal_wabbit(tmp_path: Path, name: str) -> None:
+    """Parsed by VowpalWabbit 9.11: a last word that touches the bar, or starts with a quote, is a tag."""
+    path = write(tmp_path, "1:0.5:0.25 mail|user age:2\n2:0:0.5 'x |user age:3\n1:0.5:0.25|user age:2\n", name)
+    log = read_vw(path, format="cb")
+    assert log.actions.tolist() == [0, 1]
+    assert log.reading.lines == 3
+    [left_out] = log.reading.left_out
+    assert left_out.count == 1
+    assert "touches the bar is a tag" in left_out.reason
+    adf = write(tmp_path, "shared a|U x\n0:1:0.5 b|A y\nc|A z\n\nshared|U x\n0:1:0.5 |A y\n", name)
+    log = read_vw(adf)
+    assert log.contexts.shape == (2, 2, 128)
+    assert log.actions.tolist() == [0, 1]
+
+
+def test_a_log_of_labels_that_are_tags_is_explained(tmp_path: Path) -> None:
+    message = message_of(write(tmp_path, "1:0.5:0.25| a\n1:0.5:0.25| b\n"), format="cb")
+    assert "left out: 2 (no label: what touches the bar is a tag, as in Vowpal Wabbit; put a space" in message
+
+
+@pytest.mark.parametrize("vw_format", ["cb", "dsjson"])
+def test_a_byte_order_mark_is_no_part_of_the_log(tmp_path: Path, vw_format: str) -> None:
+    text = dsjson(decision()) if vw_format == "dsjson" else "1:0:0.5 | a\n"
+    (tmp_path / "log.json").write_bytes(b"\xef\xbb\xbf" + text.encode())
+    assert len(read_vw(tmp_path / "log.json")) == 1
+
+
+def test_folders_in_natural_order(tmp_path: Path) -> None:
+    for i in range(1, 12):
+        write(tmp_path, f"{i}:0:0.5 | a\n", f"part-{i}.txt")
+    write(tmp_path, "read me first\n", "notes.txt")
+    write(tmp_path, "1:0:0.5 | a\n", ".hidden.vw")
+    log = read_vw(tmp_path)
+    assert log.actions.tolist() == list(range(11))
+    assert len(log.reading.files) == 11
+    (tmp_path / "empty").mkdir()
+    assert "the folder holds no log of Vowpal Wabbit" in message_of(tmp_path / "empty")
+
+
 # Text, one line per action
 
 ADF = """shared |s day
@@ -117,7 +159,7 @@ ADF = """shared |s day
 
 
 def test_adf_text(tmp_path: Path) -> None:
-    log = read_vw(write(tmp_path, ADF), hash_size=16)
+    log = read_vw(write(tmp_path, ADF), hash_size=16, interactions=None)
     assert log.has_action_features
     assert log.action_labels == (0, 1, 2)
     assert log.actions.tolist() == [0, 2]
@@ -147,7 +189,7 @@ def test_dsjson(tmp_path: Path) -> None:
         _label_Action=1, _labelIndex=0, _label_cost=0, a=[1, 2], p=[0.5, 0.5],
         c={"_multi": [{"t": ["u", "v"]}, {"n": [0.5, 2], "yes": True, "no": False, "none": None}]},
     )  # fmt: skip
-    log = read_vw(write(tmp_path, dsjson(decision(), other), "log.dsjson"), hash_size=16)
+    log = read_vw(write(tmp_path, dsjson(decision(), other), "log.dsjson"), hash_size=16, interactions=None)
     assert log.actions.tolist() == [1, 0]
     assert log.rewards.tolist() == [1.0, 0.0]
     assert log.logging_probabilities is not None
@@ -200,6 +242,136 @@ def test_probabilities_missing_once_are_left_out(tmp_path: Path) -> None:
     partial = decision()
     del partial["p"]
     assert read_vw(write(tmp_path, dsjson(decision(), partial), "log.json")).logging_probabilities is None
+
+
+def test_what_is_left_out_is_counted(tmp_path: Path) -> None:
+    unlabelled = {key: value for key, value in decision().items() if key != "_label_cost"}
+    observation = {"RewardValue": 1.0, "EventId": "a"}
+    records = [observation, *[decision()] * 3, *[unlabelled] * 2, decision(_skipLearn=True)]
+    path = write(tmp_path, "[CHECKPOINT INFO LINE]\n" + dsjson(*records) + "\n", "log.json")
+    assert looks_like_vw(str(path))
+    log = read_vw(path)
+    assert len(log) == log.reading.events == 3
+    assert log.reading.lines == 9
+    assert {item.reason: item.count for item in log.reading.left_out} == {
+        "line of information, such as [CHECKPOINT INFO LINE]": 1,
+        "observation without a decision": 1,
+        "no _label_cost": 2,
+        "marked _skipLearn": 1,
+    }
+    estimate = bc.evaluate(log, bc.Uniform(), bc.IPS())
+    assert any(note.startswith("Reading left out 1 (line of information") for note in estimate.notes)
+    report = bc.check(log)
+    assert "left out: 1 (line of information" in str(report)
+    assert report.to_dict()["reading"]["left_out"][2] == {"reason": "no _label_cost", "count": 2}
+
+
+@pytest.mark.parametrize(
+    ("label", "recorded"),
+    [
+        (0.24619, [0.24619, 0.33333, 0.42047]),  # sums to 0.99999
+        (0.246188, [0.24619, 0.33333, 0.42047]),
+        (0.246, [0.2461881, 0.3333333, 0.4204786]),
+        (0.33, [0.33, 0.33, 0.33]),
+    ],
+)
+def test_probabilities_are_compared_as_recorded(tmp_path: Path, label: float, recorded: list[float]) -> None:
+    record = decision(_label_probability=label, _label_Action=1, _labelIndex=0, a=[1, 2, 3], p=recorded)
+    log = read_vw(write(tmp_path, dsjson(record), "log.dsjson"))
+    assert log.propensities.tolist() == [label]
+    assert log.logging_probabilities is not None
+    assert log.logging_probabilities.sum() == pytest.approx(1, abs=1e-12)
+    assert log.logging_probabilities[0] == pytest.approx(recorded, abs=0.006)
+
+
+def test_the_probability_of_the_only_possible_action_is_one(tmp_path: Path) -> None:
+    record = decision(_label_probability=0.99999, _label_Action=1, _labelIndex=0, a=[1, 2, 3], p=[0.99999, 0.0, 0.0])
+    log = read_vw(write(tmp_path, dsjson(record), "log.dsjson"))
+    assert log.propensities.tolist() == [1.0]
+
+
+def test_probabilities_that_differ_by_more_than_their_digits_are_refused(tmp_path: Path) -> None:
+    record = decision(
+        _label_probability=0.24621, _label_Action=1, _labelIndex=0, p=[0.24619, 0.5, 0.25381], a=[1, 2, 3]
+    )
+    message = message_of(write(tmp_path, dsjson(record), "log.dsjson"))
+    assert "propensity is 0.24621 but logging_probabilities give the logged action 0.24619" in message
+
+
+# Interactions
+
+
+def crossed(first: tuple[str, float], second: tuple[str, float], size: int) -> list[float]:
+    """Return the crossed feature of two as Vowpal Wabbit hashes it: ``(h1 * 16777619) xor h2``."""
+    hashes = [murmurhash3_32(name.encode(), seed=0, positive=True) for name, _ in (first, second)]
+    code = ((hashes[0] * 16777619) % 2**32) ^ hashes[1]
+    signed = code - 2**32 if code >= 2**31 else code
+    row = [0.0] * size
+    row[abs(signed) % size] = (1.0 if signed >= 0 else -1.0) * first[1] * second[1]
+    return row
+
+
+def test_shared_features_are_crossed_with_those_of_the_action(tmp_path: Path) -> None:
+    path = write(tmp_path, "shared |User age:3\n0:1:0.5 |Article x:2\n|Article y\n")
+    plain, default, pair, everything = (
+        np.asarray(read_vw(path, hash_size=64, interactions=interactions).contexts)
+        for interactions in (None, "auto", ["UA"], "::")
+    )
+    age, x, y = ("User^age", 3.0), ("Article^x", 2.0), ("Article^y", 1.0)
+    assert default[0, 0].tolist() == (plain[0, 0] + crossed(age, x, 64)).tolist()
+    assert default[0, 1].tolist() == (plain[0, 1] + crossed(age, y, 64)).tolist()
+    assert np.array_equal(pair, default)
+    assert everything[0, 0].tolist() == (default[0, 0] + crossed(age, age, 64) + crossed(x, x, 64)).tolist()
+    assert read_vw(path, interactions=["UA"]).reading.interactions == ("UA",)
+    assert read_vw(path).reading.interactions == ("shared x action",)
+
+
+def test_swapping_users_changes_choices(tmp_path: Path) -> None:
+    """Without crossing, what a linear policy learns about users is the same for all actions and cancels."""
+
+    def log_for(user: str, **options: Any) -> Any:
+        records = [
+            decision(
+                c={"U": {"likes": user}, "_multi": [{"A": {"topic": "art"}}, {"A": {"topic": "sport"}}]},
+                a=[1, 2],
+                p=[0.5, 0.5],
+                _label_Action=1 + i % 2,
+                _labelIndex=i % 2,
+                _label_cost=-1.0 if ("art", "sport")[i % 2] == user else 0.0,
+            )
+            for i in range(20)
+        ]
+        return read_vw(write(tmp_path, dsjson(*records), "log.dsjson"), **options)
+
+    for interactions, differs in ((None, False), ("auto", True)):
+        users = [log_for(user, interactions=interactions) for user in ("art", "sport")]
+        policy = bc.EpsilonGreedy(0.0)
+        policy.start(2, 128, np.random.default_rng(0))
+        for log in users:
+            policy.learn(log.contexts, log.actions, log.rewards, log.propensities)
+        choices = [policy.probabilities(log.contexts[:1]).argmax() for log in users]
+        assert (choices[0] != choices[1]) == differs
+        assert not differs or choices == [0, 1]
+
+
+def test_events_are_in_the_order_of_timestamps(tmp_path: Path) -> None:
+    stamps = ["2024-01-01T00:00:00.5000000Z", "2024-01-01T00:00:00Z", "2023-12-31T23:59:59Z"]
+    records = [decision(Timestamp=stamp, _label_cost=-i) for i, stamp in enumerate(stamps)]
+    log = read_vw(write(tmp_path, dsjson(*records), "log.dsjson"))
+    assert log.rewards.tolist() == [2.0, 1.0, 0.0]
+    assert "Events are in the order of their times (2 of 3 were moved)." in log.reading.notes()
+
+
+@pytest.mark.parametrize(
+    ("interactions", "message"),
+    [
+        (["UAX"], "interactions holds 'UAX'; give pairs of first letters of namespaces as for -q"),
+        ([3], "interactions holds 3; give pairs"),
+        (["xf"], "no decision has features in both namespaces of 'xf'; the first letters of namespaces are 'f', 'u'"),
+    ],
+)
+def test_invalid_interactions(tmp_path: Path, interactions: Any, message: str) -> None:
+    assert message in message_of(write(tmp_path, dsjson(decision()), "log.dsjson"), interactions=interactions)
 
 
 def test_lines_without_a_labelled_decision_are_left_out(tmp_path: Path) -> None:

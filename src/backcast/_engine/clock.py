@@ -20,7 +20,7 @@ from numba.extending import register_jitable
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import doubly_robust, expected_reward
 from backcast._engine.replay_loop import EventArrays
-from backcast._kernels.contexts import ActionFeatures, view_of
+from backcast._kernels.contexts import view_of
 from backcast._kernels.dispatch import choose, is_builtin, is_context_free, is_divisible, is_greedy, learn, raw, score
 from backcast._kernels.jit import compiled, inlined, uncached
 from backcast._parallel.stop import STOP_FLAG, raise_if_stopped
@@ -136,7 +136,7 @@ def run_clock_pass(
 
 def _run_compiled(policy: CompiledPolicy, log: Log, events: EventArrays, meters: Meters, rounds: Rounds) -> int:
     view, state = view_of(log.columns.contexts), policy.state_for(log.columns.contexts)
-    if is_divisible(state) and not isinstance(view, ActionFeatures):
+    if is_divisible(state) and not log.has_action_features:
         loop = _PASS_BY_ACTION[is_builtin(state)]
         return int(loop(state, view, events, policy.batch_size, is_greedy(state), meters, rounds))
     same_everywhere = is_context_free(state) and log.columns.available is None

@@ -20,6 +20,9 @@ from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_spars
 from backcast._kernels.jit import ALWAYS_INLINE, inlined
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
+# Features of actions are scored as sparse rows if there are so many and so few are not 0, as of hashed features. Scores
+# have the same bits, so that only time depends on it.
+SPARSE_FEATURES, SPARSE_SHARE = 32, 0.25
 
 
 class Dense(NamedTuple):
@@ -42,7 +45,16 @@ class ActionFeatures(NamedTuple):
     x: FloatArray
 
 
-View: TypeAlias = Dense | Sparse | ActionFeatures
+class SparseActionFeatures(NamedTuple):
+    """One CSR row for every action of every event, row ``k K + a``; the same bits as :class:`ActionFeatures`."""
+
+    data: FloatArray
+    indices: IntArray
+    indptr: IntArray
+    n_actions: int
+
+
+View: TypeAlias = Dense | Sparse | ActionFeatures | SparseActionFeatures
 
 
 def view_of(contexts: Contexts) -> View:
@@ -59,7 +71,15 @@ def view_of(contexts: Contexts) -> View:
         columns = (matrix.data, np.float64), (matrix.indices, np.int64), (matrix.indptr, np.int64)
         return Sparse(*(np.require(column, dtype=dtype, requirements=["C", "W"]) for column, dtype in columns))
     array = np.require(contexts, dtype=np.float64, requirements=["C", "W"])
-    return Dense(array) if array.ndim == 2 else ActionFeatures(array)
+    if array.ndim == 2:
+        return Dense(array)
+    n, n_actions, d = array.shape
+    if d < SPARSE_FEATURES or np.count_nonzero(array) > SPARSE_SHARE * array.size:
+        return ActionFeatures(array)
+    rows = array.reshape(n * n_actions, d)
+    row, indices = np.nonzero(rows)
+    indptr = np.concatenate([[0], np.cumsum(np.bincount(row, minlength=len(rows)))])
+    return SparseActionFeatures(rows[row, indices], indices.astype(np.int64), indptr.astype(np.int64), n_actions)
 
 
 def mask_of(available: BoolArray | None) -> BoolArray:
@@ -109,6 +129,35 @@ def dot(weights: FloatArray, row: FloatArray) -> float:
     return total
 
 
+@inlined
+def dot_entries(weights: FloatArray, data: FloatArray, indices: IntArray, start: int, stop: int) -> float:
+    """``sum_i weights[indices[i]] data[i]`` over sorted entries ``start..stop-1``, with the bits of :func:`dot`.
+
+    The terms that are left out are zeros; the others are added in the same groups of four.
+
+    >>> import numpy as np
+    >>> dot_entries(np.array([1.0, 0.5, 2.0, 4.0, 8.0]), np.array([2.0, 1.0, 3.0]), np.array([1, 3, 4]), 0, 3)
+    29.0
+    """
+    total = 0.0
+    whole = weights.size - weights.size % 4
+    i = start
+    while i < stop and indices[i] < whole:
+        group = indices[i] // 4
+        first, second = 0.0, 0.0
+        while i < stop and indices[i] // 4 == group:
+            if indices[i] % 4 < 2:
+                first += weights[indices[i]] * data[i]
+            else:
+                second += weights[indices[i]] * data[i]
+            i += 1
+        total += first + second
+    while i < stop:
+        total += weights[indices[i]] * data[i]
+        i += 1
+    return total
+
+
 def add_scores(view: View, k: int, weights: FloatArray, out: FloatArray) -> None:
     """Add ``weights[:, a] . x`` to ``out[a]`` for every action, in compiled code only.
 
@@ -148,6 +197,12 @@ def _action_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> N
         out[a] += dot(weights[:, 0], view.x[k, a])
 
 
+def _sparse_action_scores(view: Any, k: int, weights: FloatArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        row = k * view.n_actions + a
+        out[a] += dot_entries(weights[:, 0], view.data, view.indices, view.indptr[row], view.indptr[row + 1])
+
+
 def _dense_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
     return dot(weights[:, action], view.x[k])
 
@@ -161,6 +216,11 @@ def _sparse_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
 
 def _action_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
     return dot(weights[:, 0], view.x[k, action])
+
+
+def _sparse_action_dot(view: Any, k: int, action: int, weights: FloatArray) -> float:
+    row = k * view.n_actions + action
+    return dot_entries(weights[:, 0], view.data, view.indices, view.indptr[row], view.indptr[row + 1])
 
 
 def _dense_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
@@ -190,6 +250,13 @@ def _action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
         row[j] = view.x[k, action, j]
 
 
+def _sparse_action_row(view: Any, k: int, action: int, row: FloatArray) -> None:
+    row[:] = 0.0
+    first = k * view.n_actions + action
+    for i in range(view.indptr[first], view.indptr[first + 1]):
+        row[view.indices[i]] = view.data[i]
+
+
 def _compile_by_view(function: Callable[..., Any], implementations: dict[type, Callable[..., Any]]) -> None:
     """Let compiled calls of ``function`` run the implementation for the class of their view, inlined."""
 
@@ -198,10 +265,13 @@ def _compile_by_view(function: Callable[..., Any], implementations: dict[type, C
         return implementations[view.instance_class]
 
 
-_compile_by_view(add_scores, {Dense: _dense_scores, Sparse: _sparse_scores, ActionFeatures: _action_scores})
-_compile_by_view(dot_row, {Dense: _dense_dot, Sparse: _sparse_dot, ActionFeatures: _action_dot})
-_compile_by_view(dot_column, {Dense: _dense_column, Sparse: _any_column, ActionFeatures: _any_column})
-_compile_by_view(load_row, {Dense: _dense_row, Sparse: _sparse_row, ActionFeatures: _action_row})
+KINDS = Dense, Sparse, ActionFeatures, SparseActionFeatures
+_compile_by_view(
+    add_scores, dict(zip(KINDS, (_dense_scores, _sparse_scores, _action_scores, _sparse_action_scores), strict=True))
+)
+_compile_by_view(dot_row, dict(zip(KINDS, (_dense_dot, _sparse_dot, _action_dot, _sparse_action_dot), strict=True)))
+_compile_by_view(dot_column, dict(zip(KINDS, (_dense_column, _any_column, _any_column, _any_column), strict=True)))
+_compile_by_view(load_row, dict(zip(KINDS, (_dense_row, _sparse_row, _action_row, _sparse_action_row), strict=True)))
 
 
 # Quadratic forms ``x' M_a x`` of symmetric matrices, one per action. A matrix is packed into a column of
@@ -254,6 +324,37 @@ def pack_matrix(matrix: FloatArray, packed: FloatArray, column: int) -> None:
         first += j + 1
 
 
+@inlined
+def form_of_entries(packed: FloatArray, data: FloatArray, indices: IntArray, start: int, stop: int) -> float:
+    """``x' M x`` of the sorted entries ``start..stop-1`` of x, with the bits of ``dot(packed, products)``.
+
+    >>> import numpy as np
+    >>> form_of_entries(np.array([1.0, 1.0, 4.0]), np.array([2.0, 3.0]), np.array([0, 1]), 0, 2)
+    46.0
+    """
+    total, first, second = 0.0, 0.0, 0.0
+    whole = packed.size - packed.size % 4
+    group = -1
+    for j in range(start, stop):
+        row = indices[j] * (indices[j] + 1) // 2
+        for i in range(start, j + 1):
+            position = row + indices[i]
+            term = packed[position] * (data[j] * data[i])
+            if position >= whole:
+                total += first + second
+                total += term
+                first, second = 0.0, 0.0
+                continue
+            if position // 4 != group:
+                total += first + second
+                first, second, group = 0.0, 0.0, position // 4
+            if position % 4 < 2:
+                first += term
+            else:
+                second += term
+    return total + (first + second)
+
+
 def add_quadratic_forms(view: View, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
     """Add ``x' M_a x`` to ``out[a]`` for every action, in compiled code only; ``products`` is scratch.
 
@@ -288,6 +389,12 @@ def _action_forms(view: Any, k: int, packed: FloatArray, products: FloatArray, o
         out[a] += dot(packed[:, 0], products)
 
 
+def _sparse_action_forms(view: Any, k: int, packed: FloatArray, products: FloatArray, out: FloatArray) -> None:
+    for a in range(out.size):
+        row = k * view.n_actions + a
+        out[a] += form_of_entries(packed[:, 0], view.data, view.indices, view.indptr[row], view.indptr[row + 1])
+
+
 def _dense_form(view: Any, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
     write_products(view.x[k], products)
     return dot(packed[:, action], products)
@@ -307,5 +414,15 @@ def _action_form(view: Any, k: int, action: int, packed: FloatArray, products: F
     return dot(packed[:, 0], products)
 
 
-_compile_by_view(add_quadratic_forms, {Dense: _dense_forms, Sparse: _sparse_forms, ActionFeatures: _action_forms})
-_compile_by_view(quadratic_form, {Dense: _dense_form, Sparse: _sparse_form, ActionFeatures: _action_form})
+def _sparse_action_form(view: Any, k: int, action: int, packed: FloatArray, products: FloatArray) -> float:
+    row = k * view.n_actions + action
+    return form_of_entries(packed[:, 0], view.data, view.indices, view.indptr[row], view.indptr[row + 1])
+
+
+_compile_by_view(
+    add_quadratic_forms,
+    dict(zip(KINDS, (_dense_forms, _sparse_forms, _action_forms, _sparse_action_forms), strict=True)),
+)
+_compile_by_view(
+    quadratic_form, dict(zip(KINDS, (_dense_form, _sparse_form, _action_form, _sparse_action_form), strict=True))
+)

@@ -160,6 +160,14 @@ LOG = _panel(
         minimum=1,
     ),
     Option(
+        "interactions",
+        TEXTS,
+        "Features of a log of Vowpal Wabbit to cross: auto (shared ones with those of the actions), none, or pairs of "
+        "namespaces such as UA, as for its -q. May be given several times.",
+        "auto",
+        metavar="PAIR",
+    ),
+    Option(
         "one_hot",
         CATEGORIES,
         "Whether text columns of few values have one feature per value; if not, they are hashed too.",

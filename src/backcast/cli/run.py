@@ -274,7 +274,11 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
         if not is_vw:
             return bc.read_log(path, **_column_arguments(settings))
         file_format = None if settings.get("format") == "vw" else settings.get("format")
-        return bc.read_vw(path, format=file_format, **_select_arguments(settings, *VW_OPTIONS))
+        pairs = settings.get_list("interactions")
+        named: dict[Any, Any] = {(): "auto", ("auto",): "auto", ("none",): None}
+        interactions = named.get(tuple(pairs), pairs)
+        options = _select_arguments(settings, *VW_OPTIONS)
+        return bc.read_vw(path, format=file_format, interactions=interactions, **options)
     stream = open_log_files(path, **_column_arguments(settings))
     free = free_memory()
     if as_stream is None and free is not None and stream.bytes_in_memory > MEMORY_SHARE * free:
@@ -304,7 +308,7 @@ def _column_arguments(settings: Settings) -> dict[str, Any]:
     """Return the arguments of ``read_log`` and ``scan_log``."""
     return {
         "context": settings.get_list("context"),
-        "action": settings.require("action", "the column of the action"),
+        "action": settings.require("action", "the column of the action (or --format vw for a log of Vowpal Wabbit)"),
         "reward": settings.require("reward", "the column of the reward"),
         "propensity": _propensity_argument(settings),
         "format": settings.get("format"),

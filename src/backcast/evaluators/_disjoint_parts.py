@@ -234,7 +234,7 @@ def _part_ranges(n_events: int, number: int, n_used: int | None) -> list[tuple[i
 def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartResult]:
     log = jobs.stream.slice(start, stop).read()
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
-    model = as_out_of_sample(jobs.reward_model)
+    model = as_out_of_sample(jobs.reward_model, log=log)
     inputs = ReplicateInputs(*model.predictions(log, rng), jobs.horizon)
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]

@@ -38,8 +38,7 @@ from backcast.log import Log
 from backcast.policies._calls import start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
-from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split, as_out_of_sample
-from backcast.reward_models.regression import PerAction
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split, as_out_of_sample, default_model
 
 RANGE_EVENTS = 65_536  # events of a stream whose rewards stand for a range that was not declared
 SINGLE_RUN_NOTE = (
@@ -150,7 +149,7 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
     else:
         if request.reward_model is None:
             # in log order, so that predictions depend on earlier events only
-            request = replace(request, reward_model=Progressive(PerAction()))
+            request = replace(request, reward_model=Progressive(default_model(request.log)))
         log, predictions = out_of_sample_predictions(request)
         result = replay(
             log,

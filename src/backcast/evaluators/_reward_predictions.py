@@ -42,7 +42,7 @@ def out_of_sample_predictions(request: EvaluationRequest) -> OutOfSamplePredicti
     stored = None if checkpoint is None else checkpoint.get("predictions")
     if stored is not None:
         return OutOfSamplePredictions(log, stored.value)
-    model = as_out_of_sample(model)
+    model = as_out_of_sample(model, log=log)
     predictions = model.predictions(log, RandomStreams.from_seed(request.seed).folds)
     # given predictions cost nothing; a model that sets events aside for training returns another log
     if checkpoint is not None and predictions.log is log and not isinstance(model, Given):
@@ -56,7 +56,7 @@ def with_stream_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tu
     Unless the model is given or fitted, it is fitted on the first ``HEAD_EVENTS`` events of the stream, which are then
     not evaluated. A stream no longer than that is read into memory and evaluated there.
     """
-    model = as_out_of_sample(request.reward_model)
+    model = as_out_of_sample(request.reward_model, log=request.log)
     if isinstance(request.log, Log) or isinstance(model, Fitted | Given):
         return request, ()
     head, remainder = request.log.split_head(HEAD_EVENTS)
@@ -216,7 +216,7 @@ def predicted_parts(request: EvaluationRequest, *, uses_model: bool) -> Callable
     log = request.log
     if not uses_model:
         return lambda: ([PredictedPart(part)] for part in log.parts())
-    model = as_out_of_sample(request.reward_model)
+    model = as_out_of_sample(request.reward_model, log=log)
     if isinstance(log, LogStream):
         assert isinstance(model, Fitted | Given)
         return lambda: ([_part_of_known_model(model, part)] for part in log.parts())

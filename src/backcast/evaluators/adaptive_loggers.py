@@ -22,9 +22,10 @@ from backcast.evaluators._weight_transforms import IDENTITY
 from backcast.evaluators._weighted_estimate import describe_weights, require_overlap
 from backcast.evaluators._weighted_events import WeightedBlock, WeightedLog, weight_doubly_robust
 from backcast.intervals._sample import FIXED_VALUE, Moments
+from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of
-from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split, default_model
 from backcast.reward_models.regression import PerAction, RewardModel
 
 MARTINGALE_CLT = "asymptotic martingale"
@@ -57,7 +58,9 @@ class _AdaptiveEstimator:
                 f"{type(request.interval).__name__} assumes independent events; leave interval out: {self.name} has an "
                 "interval of its own, for loggers that learn"
             )
-        request, notes = with_stream_model(replace(request, reward_model=progressive_model(request.reward_model)))
+        request, notes = with_stream_model(
+            replace(request, reward_model=progressive_model(request.reward_model, request.log))
+        )
         events = WeightedLog(request, self._weight, uses_model=True, notes=notes)
         first = next(request.log.parts())
         variances = self._variance_estimate(first)
@@ -164,10 +167,10 @@ class CADR(_AdaptiveEstimator):
         return _ResidualVariance()
 
 
-def progressive_model(model: Any) -> Any:
+def progressive_model(model: Any, log: Log | LogStream) -> Any:
     """Return the reward model such that no prediction depends on later events.
 
-    >>> progressive_model(None)
+    >>> progressive_model(None, Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5]))
     Progressive(model=PerAction(estimator=None, weights=None), first=100, growth=1.5)
     """
     if isinstance(model, CrossFit | Split):
@@ -177,7 +180,7 @@ def progressive_model(model: Any) -> Any:
             f"Progressive({type(model.model).__name__}()), or leave reward_model out"
         )
     if model is None:
-        return Progressive(PerAction())
+        return Progressive(default_model(log))
     if callable(getattr(model, "predictions", None)):
         return model
     if hasattr(model, "get_params"):

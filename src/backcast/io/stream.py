@@ -69,6 +69,11 @@ class LogStream(ABC):
         """The files of the log, what was left out, and the order of the events."""
 
     @property
+    def has_action_features(self) -> bool:
+        """Whether contexts are ``(n, K, d)``: features of each action; those of tables never are."""
+        return False
+
+    @property
     @abstractmethod
     def n_features(self) -> int:
         """Number of context features d."""
@@ -160,6 +165,11 @@ class MemoryLogStream(LogStream):
             order="times" if all(reading.order == "times" for reading in distinct) else "rows",
             moved=sum(reading.moved for reading in distinct),
         )
+
+    @property
+    def has_action_features(self) -> bool:
+        """Whether contexts are features of each action."""
+        return self.logs[0].has_action_features
 
     @property
     def n_features(self) -> int:

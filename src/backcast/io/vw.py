@@ -7,9 +7,13 @@ import gzip
 import lzma
 import math
 import os
+import re
 import zlib
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import chain, dropwhile, islice, takewhile
+from collections import Counter
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from decimal import Decimal
+from itertools import dropwhile, islice, takewhile
 from typing import IO, Any
 
 import numpy as np
@@ -18,13 +22,19 @@ from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._log_validation import EncodedActions, RowError, check_number_of_actions
 from backcast.errors import LogError, OptionError, SourceError
 from backcast.io._columns import DENSE_LIMIT
-from backcast.io._files import FilePath, list_paths, match_pattern
-from backcast.io._vw_events import EVENT_READERS, Features, Lines, VwEvent
-from backcast.io.limits import MOST_FEATURES, MOST_LINE, check_positive_integer, check_size, read_lines
+from backcast.io._files import FilePath, list_files, list_paths, match_pattern
+from backcast.io._vw_events import EVENT_READERS, Lines, VwEvent, is_adf_line
+from backcast.io._vw_features import FeatureHashing, resolve_interactions
+from backcast.io.limits import MOST_FEATURES, check_positive_integer, check_size, read_lines
 from backcast.log import Log, replace_columns
 from backcast.provenance import log_source
+from backcast.reading_summary import LeftOut
 
 VW_EXTENSIONS = (".vw", ".dsjson")
+JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
+TEXT_EXTENSIONS = (".dat", ".ldf", ".txt", ".log")
+DETECTION_LINES = 1000  # lines at the head of a file that decide on its format
+LABELLED_LINE = re.compile(r"\s*(\d+\s+)*\d+:[-+.\deE]+:[-+.\deE]+\s[^|]*\|")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 FILE_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
 MANY_ACTIONS = 100_000  # a larger action number is more likely a typing error than a log
@@ -35,29 +45,36 @@ def read_vw(
     *,
     format: str | None = None,  # noqa: A002
     hash_size: int = 128,
+    interactions: str | Sequence[str] | None = "auto",
     n_actions: int | None = None,
     reward_scale: float = -1.0,
     reward_range: tuple[float, float] | None = None,
 ) -> Log:
     r"""Read a contextual-bandit log of Vowpal Wabbit.
 
-    Features are hashed into ``hash_size`` numbers (signed, by scikit-learn's FeatureHasher). Decisions that list
+    Features are hashed into ``hash_size`` numbers (signed, as by scikit-learn's FeatureHasher). Decisions that list
     their actions (dsjson with ``_multi``, text with one line per action) give contexts ``(n, K, d)``: the features of
-    each action plus the shared ones, zeros and a mask if a decision has fewer than K actions. The logging
-    probabilities of all actions are kept if dsjson has them.
+    each action, the shared ones, and the products of both; zeros and a mask if a decision has fewer than K actions. The
+    logging probabilities of all actions are kept if dsjson has them. Events are in the order of ``Timestamp`` if all
+    decisions have one.
 
     As in Vowpal Wabbit's learning, decisions without a label, decisions marked ``_skipLearn`` and observations without
-    a decision are left out. Decisions on several slots (ccb, slates), continuous actions (cats) and
-    interaction-grounded feedback (igl) are refused, and so are logs that were subsampled at varying rates (``pdrop``).
+    a decision are left out; ``log.reading`` contains their numbers. Decisions on several slots (ccb, slates),
+    continuous actions (cats) and interaction-grounded feedback (igl) are refused, and so are logs that were subsampled
+    at varying rates (``pdrop``).
 
     Parameters
     ----------
     path
-        A file, a pattern, or a list of these; ``.gz``, ``.bz2`` and ``.xz`` are decompressed.
+        A file, a folder, a pattern, or a list of these; ``.gz``, ``.bz2`` and ``.xz`` are decompressed.
     format
         ``"dsjson"``, ``"cb"`` (one line per decision) or ``"adf"`` (one line per action); by default detected.
     hash_size
-        Number of features d.
+        Number of features d. Dense contexts take ``8 n K d`` bytes.
+    interactions
+        Features to cross, that is, to multiply. "auto": every shared feature with every feature of the action, without
+        which a linear policy ranks the actions alike for all users. Pairs of first letters of namespaces are those of
+        Vowpal Wabbit's ``-q``: ``["UA"]``, with ``":"`` for any namespace. None for no crossing.
     n_actions
         Number of actions K; by default the largest number in the log.
     reward_scale
@@ -77,6 +94,7 @@ def read_vw(
     options = {
         "format": format,
         "hash_size": hash_size,
+        "interactions": [] if interactions is None else interactions,
         "n_actions": n_actions,
         "reward_scale": reward_scale,
         "reward_range": reward_range,
@@ -86,73 +104,121 @@ def read_vw(
         check_number_of_actions(n_actions)
     if format is not None and format not in EVENT_READERS:
         raise OptionError(f"format is {format!r}; it must be one of {', '.join(map(repr, EVENT_READERS))}")
+    hashing = FeatureHashing(hash_size, resolve_interactions(interactions))
     files = _find_files(path)
-    located = [(file, event) for file in files for event in _read_events(file, format or _detect_format(file))]
+    counts = _ReadingCounts()
+    located = [(file, event) for file in files for event in _read_events(file, format or _detect_format(file), counts)]
     if not located:
-        raise LogError(f"{files[0]}: no decision with action, cost and probability is in it")
+        reasons = "".join(f"; left out: {count:,} ({reason})" for reason, count in counts.left_out.items())
+        raise LogError(f"{files[0]}: no decision with action, cost and probability is in it{reasons}")
     _check_consistent(located)
     n_actions = _find_number_of_actions(located, n_actions)
     try:
-        log = _build_log([event for _, event in located], n_actions, hash_size, reward_scale, reward_range)
+        log = _build_log([event for _, event in located], n_actions, hashing, reward_scale, reward_range)
     except RowError as error:
         file, event = located[error.row]
         raise error.shift(0, f"{file}, line {event.line}") from None
-    return replace_columns(log, source=log_source("read_vw", path, options))
+    reading = replace(
+        log.reading,
+        files=tuple(files),
+        lines=counts.lines,
+        left_out=tuple(LeftOut(reason, count) for reason, count in counts.left_out.items()),
+        interactions=tuple(pair for pair in hashing.interactions if pair in hashing.used),
+    )
+    return replace_columns(log, reading=reading, source=log_source("read_vw", path, options))
 
 
 def looks_like_vw(path: str) -> bool:
-    """Return whether the name of a file, or its first line, is that of a log of Vowpal Wabbit.
+    """Return whether a path stands for a log of Vowpal Wabbit, by the name of its first file or by its first lines.
 
     >>> looks_like_vw("day.dsjson.gz"), looks_like_vw("day.csv")
     (True, False)
     """
-    extension = os.path.splitext(path)[1]
-    stem = path.lower().removesuffix(extension if extension in OPENERS else "")
+    try:
+        file = _expand_path(path)[0]
+    except SourceError:
+        file = path  # reported when it is read
+    stem = _strip_compression(file)
     if stem.endswith(VW_EXTENSIONS):
         return True
-    if not stem.endswith((".json", ".jsonl", ".ndjson")) or not os.path.isfile(path):
+    is_json, is_text = stem.endswith(JSON_EXTENSIONS), stem.endswith(TEXT_EXTENSIONS)
+    if not (is_json or is_text) or not os.path.isfile(file):
         return False
     try:
-        with _open(path) as stream:
-            return '"_label_cost"' in stream.readline(MOST_LINE)
-    except FILE_ERRORS:
+        with _open(file) as stream:
+            head = list(islice(read_lines(stream), DETECTION_LINES))
+    except (*FILE_ERRORS, ValueError):
         return False  # reported when the file is read
+    if any('"_label_cost"' in line or '"_multi"' in line for line in head):
+        return True
+    # only some lines of adf have a label, but all have a bar
+    return is_text and all("|" in line for line in head if line.strip()) and any(map(LABELLED_LINE.match, head))
 
 
 def sample_vw(path: str, n_events: int, vw_format: str | None = None) -> tuple[str, list[VwEvent]]:
     """Return the format of a log of Vowpal Wabbit, and its first decisions."""
     file = _find_files(path)[0]
     vw_format = vw_format or _detect_format(file)
-    return vw_format, list(islice(_read_events(file, vw_format), n_events))
+    return vw_format, list(islice(_read_events(file, vw_format, _ReadingCounts()), n_events))
 
 
 def _find_files(path: FilePath | Sequence[FilePath]) -> list[str]:
-    files: list[str] = []
-    for text in list_paths(path):
-        matches = [text] if os.path.isfile(text) else list(filter(os.path.isfile, match_pattern(text)))
+    return [file for text in list_paths(path) for file in _expand_path(text)]
+
+
+def _expand_path(path: str) -> list[str]:
+    """Return the files of a path, in natural order; of a folder only those that look like logs of Vowpal Wabbit."""
+    if os.path.isfile(path):
+        return [path]
+    if os.path.isdir(path):
+        hidden = tuple(f"{os.sep}{mark}" for mark in "._")
+        visible = [file for file in list_files(path) if not any(mark in file[len(path) :] for mark in hidden)]
+        matches = [file for file in visible if looks_like_vw(file)]
         if not matches:
-            raise SourceError(f"no file matches {text!r}")
-        files += matches
-    return files
+            raise SourceError(f"{path}: the folder holds no log of Vowpal Wabbit (dsjson, cb or adf)")
+        return matches
+    matches = list(filter(os.path.isfile, match_pattern(path)))
+    if not matches:
+        raise SourceError(f"no file matches {path!r}")
+    return matches
+
+
+def _strip_compression(file: str) -> str:
+    stem, extension = os.path.splitext(file.lower())
+    return stem if extension in OPENERS else file.lower()
 
 
 def _open(file: str) -> IO[str]:
     opener = OPENERS.get(os.path.splitext(file)[1], open)
-    stream: IO[str] = opener(file, "rt", encoding="utf-8", errors="replace")
+    # utf-8-sig: a byte-order mark is no part of the first line
+    stream: IO[str] = opener(file, "rt", encoding="utf-8-sig", errors="replace")
     return stream
 
 
-def _read_events(file: str, vw_format: str) -> Iterator[VwEvent]:
+@dataclass
+class _ReadingCounts:
+    """Lines read so far, and records that were left out, by reason."""
+
+    lines: int = 0
+    left_out: Counter[str] = field(default_factory=Counter)
+
+
+def _read_events(file: str, vw_format: str, counts: _ReadingCounts) -> Iterator[VwEvent]:
     line = 0
 
     def number_lines(stream: IO[str]) -> Lines:
         nonlocal line
-        for line, text in enumerate(read_lines(stream), 1):  # noqa: UP028  # sets the line that an error names
+        for line, text in enumerate(read_lines(stream), 1):
+            counts.lines += 1
             yield line, text
 
     try:
         with _open(file) as stream:
-            yield from filter(None, EVENT_READERS[vw_format](number_lines(stream)))
+            for record in EVENT_READERS[vw_format](number_lines(stream)):
+                if isinstance(record, VwEvent):
+                    yield record
+                else:
+                    counts.left_out[record] += 1
     except (*FILE_ERRORS, ValueError, OverflowError, RecursionError, MemoryError) as problem:
         where = f"{file}, line {line}" if line else file
         raise SourceError(f"{where}: cannot be read as {vw_format} ({problem})") from None
@@ -161,15 +227,13 @@ def _read_events(file: str, vw_format: str) -> Iterator[VwEvent]:
 def _detect_format(file: str) -> str:
     try:
         with _open(file) as stream:
-            head = list(islice(read_lines(stream), 1000))
+            head = list(islice(read_lines(stream), DETECTION_LINES))
     except (*FILE_ERRORS, ValueError) as problem:
         raise SourceError(f"{file}: cannot be read as text ({problem})") from None
     first_block = list(takewhile(str.strip, dropwhile(lambda line: not line.strip(), head)))
     if first_block and first_block[0].lstrip()[0] in "{[":
         return "dsjson"
-    # Only adf has shared lines and lines without a label.
-    is_adf = any(line.startswith("shared") or not line.partition("|")[0].strip() for line in first_block)
-    return "adf" if is_adf else "cb"
+    return "adf" if any(map(is_adf_line, first_block)) else "cb"
 
 
 def _check_consistent(located: list[tuple[str, VwEvent]]) -> None:
@@ -205,46 +269,44 @@ def _find_number_of_actions(located: list[tuple[str, VwEvent]], declared: int | 
 
 
 def _build_log(
-    events: list[VwEvent], n_actions: int, hash_size: int, reward_scale: float, reward_range: tuple[float, float] | None
+    events: list[VwEvent],
+    n_actions: int,
+    hashing: FeatureHashing,
+    reward_scale: float,
+    reward_range: tuple[float, float] | None,
 ) -> Log:
     has_mask = any(event.eligible or event.actions for event in events)
     has_probabilities = all(event.probabilities is not None for event in events)
-    contexts = _build_contexts(events, n_actions, hash_size, n_actions * (has_mask + has_probabilities))
+    contexts = _build_contexts(events, n_actions, hashing, n_actions * (has_mask + has_probabilities))
     times = [event.time for event in events]
     labels = range(n_actions) if contexts.ndim == 3 else range(1, n_actions + 1)
+    propensities = np.array([event.probability for event in events])
     return Log(
         contexts,
         EncodedActions(np.array([event.action for event in events]), tuple(labels)),
         reward_scale * np.array([event.cost for event in events]) + 0.0,  # no -0.0
-        np.array([event.probability for event in events]),
+        propensities,
         available=_build_mask(events, n_actions) if has_mask else None,
         times=None if None in times else np.array(times),
         reward_range=reward_range,
-        logging_probabilities=_build_logging_probabilities(events, n_actions) if has_probabilities else None,
+        logging_probabilities=_build_logging_probabilities(events, propensities, n_actions)
+        if has_probabilities
+        else None,
     )
 
 
-def _build_contexts(events: list[VwEvent], n_actions: int, hash_size: int, other_numbers: int) -> Contexts:
+def _build_contexts(events: list[VwEvent], n_actions: int, hashing: FeatureHashing, other_numbers: int) -> Contexts:
     """Return hashed features ``(n, K, d)`` if decisions list their actions, else ``(n, d)``; CSR if d is large.
 
     Refuses a log that does not fit in memory, with so many ``other_numbers`` per decision in its matrices.
     """
-    from sklearn.feature_extraction import FeatureHasher
-
-    shape: tuple[int, ...] = (len(events), hash_size)
-    is_sparse = events[0].actions is None and hash_size > DENSE_LIMIT
-    rows: Iterable[Features] = (event.shared for event in events)
+    shape: tuple[int, ...] = (len(events), hashing.size)
     if events[0].actions is not None:
-        shape = (len(events), n_actions, hash_size)
-        padding: list[Features] = [[]] * n_actions
-        listed = ([[*event.shared, *action] for action in event.actions or ()] for event in events)
-        rows = chain.from_iterable((features + padding)[:n_actions] for features in listed)
+        shape = (len(events), n_actions, hashing.size)
+    is_sparse = events[0].actions is None and hashing.size > DENSE_LIMIT
     check_size(len(events), (0 if is_sparse else math.prod(shape[1:])) + 3 + other_numbers)
     try:
-        matrix = FeatureHasher(hash_size, input_type="pair").transform(rows)
-        return matrix if is_sparse else np.asarray(matrix.toarray()).reshape(shape)
-    except UnicodeEncodeError as problem:
-        raise SourceError(f"the name of a feature cannot be hashed ({problem}); it must be valid text") from None
+        return hashing.transform(events, n_actions, is_sparse)
     except MemoryError:
         raise SourceError(
             f"contexts of shape {shape} need {8 * math.prod(shape) / 1e9:,.0f} GB, more than there is; lower hash_size "
@@ -262,10 +324,46 @@ def _build_mask(events: list[VwEvent], n_actions: int) -> BoolArray | None:
     return None if mask.all() else mask
 
 
-def _build_logging_probabilities(events: list[VwEvent], n_actions: int) -> FloatArray:
+def _build_logging_probabilities(events: list[VwEvent], propensities: FloatArray, n_actions: int) -> FloatArray:
+    """Return the probabilities of all actions, rows that sum to 1 but for their printed digits made to.
+
+    ``_label_probability`` is compared with the probabilities as they were recorded. It stays as it is, and those of the
+    other actions are scaled; only a propensity that must be 1 is corrected, in place. Other rows are left as they are,
+    and the log refuses them.
+    """
     matrix = np.zeros((len(events), n_actions))
     for row, event in enumerate(events):
-        matrix[row, : len(event.probabilities or ())] = event.probabilities
-    sums = matrix.sum(axis=1, keepdims=True)
-    # Logged in single precision: seven digits do not sum to one exactly.
-    return np.where(np.abs(sums - 1) < 1e-3, matrix / sums, matrix)
+        recorded, propensity = event.probabilities or [], event.probability
+        matrix[row, : len(recorded)] = recorded
+        error = _rounding_error(recorded, propensity)
+        total = sum(recorded)
+        if event.action >= len(recorded) or abs(total - 1) > max(1e-3, len(recorded) * error):
+            continue
+        if abs(recorded[event.action] - propensity) > error:
+            continue
+        others = total - recorded[event.action]
+        if others > 0:
+            matrix[row] *= max(0.0, 1 - propensity) / others
+            matrix[row, event.action] = propensity
+        else:
+            matrix[row, event.action] = propensities[row] = 1.0
+    return matrix
+
+
+def _rounding_error(recorded: list[float], propensity: float) -> float:
+    """Return half a unit of the last printed decimal, at least the precision of a 32-bit float.
+
+    Numbers lose trailing zeros, so that the longest of the row counts, and three decimals or more of the propensity.
+
+    >>> _rounding_error([0.24619, 0.5, 0.25381], 0.24619), _rounding_error([0.5, 0.25, 0.25], 0.5)
+    (5e-06, 0.005)
+    """
+    digits = max((_count_decimals(number) for number in recorded), default=6)
+    if 3 <= _count_decimals(propensity) < digits:
+        digits = _count_decimals(propensity)
+    return float(max(0.5 * 10.0**-digits, 1e-6))
+
+
+def _count_decimals(number: float) -> int:
+    exponent = Decimal(repr(number)).as_tuple().exponent
+    return -exponent if isinstance(exponent, int) else 0  # neither nan nor inf has an exponent
