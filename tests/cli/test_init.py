@@ -226,3 +226,82 @@ def test_columns_of_one_prefix_become_a_pattern() -> None:
     draft = Draft("csv", 10, 2, {"reward": Guess(("h_5",), "")})
     # h_* would match the column of the reward as well, so these columns are named one by one
     assert as_patterns(names, draft) == ["f_*", "age", "g_1", "g_2", "h_1", "h_2", "h_3", "h_4"]
+
+
+class TestFaultyLogs:
+    """What was guessed wrongly or written although the log cannot be read."""
+
+    @pytest.mark.parametrize(
+        ("change", "doubt"),
+        [
+            ({3: 1.7}, "'prob' has values outside of (0, 1] in row 3 (1.7); repair these rows"),
+            ({5: 0.0, 9: -1.0}, "'prob' has values outside of (0, 1] in row 5 (0.0), row 9 (-1.0)"),
+            ({7: None}, "row 7 (None)"),
+        ],
+    )
+    def test_a_column_called_prob_stays_the_propensity(self, change: dict[int, Any], doubt: str, folder: Path) -> None:
+        columns = mails()
+        for row, value in change.items():
+            columns["prob"][row] = value
+        result = guesses(columns, folder)
+        assert result.column("propensity") == "prob"
+        assert not result.roles["propensity"].sure
+        assert any(doubt in text for text in result.doubts)
+        assert "prob" not in result.roles["context"].columns
+        assert main(["init", "log.parquet", "--quiet"]) == 0
+        assert written()["propensity"] == "prob"
+        assert "estimate_propensities" not in written()
+
+    def test_percents_are_recognized(self, folder: Path) -> None:
+        columns = mails()
+        result = guesses({**columns, "prob": [100 * p for p in columns["prob"]]}, folder)
+        assert result.column("propensity") == "prob"
+        assert "they look like percents: divide them by 100" in "".join(result.doubts)
+
+    def test_outcomes_are_never_context(self, folder: Path) -> None:
+        columns = mails()
+        opened = np.array(columns.pop("opened"))
+        more = {
+            "clicked": np.where(opened, "yes", "no").tolist(),
+            "revenue": (opened * 3.5).tolist(),
+            "past_clicks": (np.arange(600) % 4).tolist(),
+            # an outcome that its name does not show
+            "amount": np.where(opened, 1.0 + np.arange(600) % 7, 0.0).tolist(),
+        }
+        pyarrow.parquet.write_table(pa.table({**columns, **more}), folder / "log.parquet")
+        assert main(["init", "log.parquet", "--quiet"]) == 0
+        assert written()["reward"] == "clicked"
+        assert written()["context"] == ["age", "phone", "city", "past_clicks"]
+        text = Path("run.toml").read_text()
+        assert "revenue (an outcome by its name" in text
+        assert "amount (it determines clicked" in text
+        assert main(["check", "run.toml", "--quiet"]) == 0
+
+    @pytest.mark.parametrize("names", [("signup", "event_time"), ("event_time", "signup"), ("signup_date", "shown_at")])
+    def test_the_time_of_the_event_is_preferred(self, names: tuple[str, str], folder: Path) -> None:
+        times = {name: pa.array(np.arange(600) * 977 % 5000, pa.timestamp("s")) for name in names}
+        expected = "event_time" if "event_time" in names else "shown_at"
+        assert guesses({**mails(), **times}, folder).column("times") == expected
+
+    @pytest.mark.parametrize("delimiter", [";", "\t", "|"])
+    def test_spreadsheets(self, delimiter: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        columns = mails()
+        columns["city"] = ["Köln", "Graz", "Zürich"] * 200
+        columns["day"] = [f"{1 + row % 28:02d}/12/2026" for row in range(600)]
+        lines = [delimiter.join(columns)]
+        lines += [delimiter.join(map(str, row)).replace(".", ",") for row in zip(*columns.values(), strict=True)]
+        (folder / "my.csv").write_bytes("\r\n".join(lines).encode("latin-1"))
+        assert main(["init", "my.csv"]) == 0
+        assert "3 actions" in capsys.readouterr().out
+        expected = {"action": "variant", "reward": "opened", "propensity": "prob", "times": "day"}
+        assert {role: written()[role] for role in expected} == expected
+        assert main(["check", "run.toml", "--quiet", "--not-exchangeable"]) == 0
+
+    def test_no_run_file_for_a_log_that_cannot_be_read(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        (folder / "my.csv").write_text("a/b/c\n1/2/3\n")
+        assert main(["init", "my.csv"]) == 2
+        assert "its lines have one field, 'a/b/c'" in capsys.readouterr().err
+        (folder / "day.vw").write_text("| only features\n")
+        assert main(["init", "day.vw"]) == 2
+        assert "no decision" in capsys.readouterr().err
+        assert not (folder / "run.toml").exists()

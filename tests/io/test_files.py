@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import errno
 import gzip
 import json
+import os
 import pickle
 from pathlib import Path
 from typing import Any
@@ -457,3 +459,21 @@ def test_memory_does_not_grow_with_the_length(tmp_path: Path) -> None:
     # The longer log is 90 MB; a part of it and the buffered pages take a few.
     assert peaks[1] < 1.5 * peaks[0] + 2e6
     assert peaks[1] < 40e6
+
+
+@pytest.mark.parametrize("inside", ["", "day=2"])
+def test_a_folder_without_permission(tmp_path: Path, inside: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    # permissions do not bind the superuser, who may run the tests
+    write(table(), tmp_path / "day=1" / "log.parquet")
+    write(table(), tmp_path / "day=2" / "log.parquet")
+    locked, scandir = str(tmp_path / inside), os.scandir
+
+    def refuse(path: Any) -> Any:
+        if os.path.normpath(path) == os.path.normpath(locked):
+            raise PermissionError(errno.EACCES, "Permission denied", path)
+        return scandir(path)
+
+    monkeypatch.setattr(os, "scandir", refuse)
+    message = message_of(tmp_path)
+    assert "the folder cannot be listed (Permission denied)" in message
+    assert locked.rstrip("/") in message

@@ -20,6 +20,7 @@ MODULES = sorted(
 # Private modules that other packages may import, and which packages do.
 SHARED_PRIVATE_MODULES = {
     "backcast.checks._drift": {"_auto"},
+    "backcast.checks._rewards": {"cli"},
     "backcast.evaluators._disjoint_parts": {"_auto", "evaluation", "planning"},
     "backcast.evaluators._replay": {"monitoring", "tracing"},
     "backcast.evaluators._replicates": {"tracing"},

@@ -31,7 +31,7 @@ def table(n: int = 40) -> pa.Table:
     return pa.table(
         {
             "x1": rng.normal(size=n).round(3),
-            "x2": pa.array(["red", "blue", None, "é"] * (n // 4)),
+            "x2": pa.array(["red", "blue", "", "é"] * (n // 4)),
             "x3": rng.integers(0, 2, n).astype(bool),
             "a": pa.array(["mail", "call"] * (n // 2)),
             "r": rng.integers(0, 2, n),

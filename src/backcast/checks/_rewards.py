@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
 from backcast.checks._drift import centred_ranks, detect_drift, segment_numbers
 from backcast.checks._evidence import SURE, hits_evidence
 from backcast.checks.findings import Finding
@@ -19,8 +19,10 @@ if TYPE_CHECKING:
 NARROW_SHARE = 0.01  # of the declared range: rewards that fill less of it do not fit it
 SPREAD_RATIO = 3.0  # largest ratio of spreads along the log
 LEAK_EVENTS, LEAK_FEATURES = 10_000, 1_000  # most events and features that are tested for a leak
+LEAKS_SHOWN = 3
 FEWEST_VARIED = 20  # rewards other than the most frequent one, from which a leak can be detected
 LEAK, BINARY_LEAK = 0.99, 0.98  # association with the reward that is a leak
+PREDICTED, DOUBTFUL = 0.99, 0.9  # share of other rewards that a predictor shows, and that must be excluded by chance
 DUPLICATES, MANY_DUPLICATES = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
 
 
@@ -66,11 +68,65 @@ def reward_leak(facts: LogFacts) -> Finding:
     associations = _associate_features(facts, rows, rewards)
     feature = int(associations.argmax())
     figure = float(associations[feature])
-    if figure < (BINARY_LEAK if values.size == 2 else LEAK):
-        return Finding("reward_leak", "ok", figure, "no feature determines the reward")
-    message = f"feature {feature} determines the reward almost surely (association {figure:.3f})"
     remedy = "Was it known before the action was taken? If not, remove it from the context"
+    if figure >= (BINARY_LEAK if values.size == 2 else LEAK):
+        name = facts.log.feature_name(feature)
+        message = f"the feature {name!r} determines the reward almost surely (association {figure:.3f})"
+        return Finding("reward_leak", "warn", figure, message, remedy)
+    predictors = _find_leaks(facts, rows, rewards)
+    if not predictors.size:
+        return Finding("reward_leak", "ok", figure, "no feature determines the reward")
+    names = ", ".join(repr(facts.log.feature_name(feature)) for feature in predictors[:LEAKS_SHOWN].tolist())
+    usual = float(values[counts.argmax()])
+    message = f"where {names} has an unusual value, the reward is other than {usual:.4g} almost surely"
     return Finding("reward_leak", "warn", figure, message, remedy)
+
+
+def _find_leaks(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> IntArray:
+    contexts = facts.log.columns.contexts
+    if is_sparse(contexts):
+        selected: Any = contexts[rows]
+        marked = selected != 0
+        hits = marked.T @ _uncommon(rewards).astype(np.float64)
+        return _select_predictors(marked.sum(axis=0), hits, rewards, contexts.shape[1])
+    table = np.asarray(contexts)
+    columns = table[rows, facts.log.columns.actions[rows]] if table.ndim == 3 else table[rows]
+    return find_predictors(columns[:, :LEAK_FEATURES], rewards)
+
+
+def find_predictors(columns: FloatArray, rewards: FloatArray) -> IntArray:
+    """Return the features whose uncommon values come with an uncommon reward almost surely, as revenue with a click.
+
+    A feature counts if most of its values are the same, at least 99 % of the events with another value have another
+    reward than the most frequent one, at most half of the other events do, and a true share of 90 % or less is
+    excluded by Chernoff's bound with odds of ``ODDS`` over all features.
+
+    >>> revenue = np.repeat([0.0, 1.5], [900, 200])
+    >>> find_predictors(revenue[:, None], (revenue > 0) | (np.arange(1100) % 9 == 0))
+    array([0])
+    """
+    # If more than half of the values are the same, they are the median.
+    marked = columns != np.median(columns, axis=0)
+    hits = marked.T @ _uncommon(rewards).astype(np.float64)
+    return _select_predictors(marked.sum(axis=0), hits, rewards, columns.shape[1])
+
+
+def _uncommon(rewards: FloatArray) -> BoolArray:
+    """Return which rewards differ from the most frequent one."""
+    values, counts = np.unique(rewards, return_counts=True)
+    return np.asarray(rewards != values[counts.argmax()])
+
+
+def _select_predictors(marked: Any, hits: Any, rewards: FloatArray, n_tests: int) -> IntArray:
+    n, total = rewards.size, float(_uncommon(rewards).sum())
+    marked, hits = np.asarray(marked, dtype=np.float64).ravel(), np.asarray(hits, dtype=np.float64).ravel()
+    share = np.divide(hits, marked, out=np.zeros_like(hits), where=marked > 0)
+    others = np.divide(total - hits, n - marked, out=np.ones_like(hits), where=marked < n)
+    # Chernoff's bound for a share of DOUBTFUL: marked times the Kullback-Leibler divergence
+    miss = np.clip(1 - share, 1e-300, None)
+    divergence = share * np.log(np.clip(share, 1e-300, None) / DOUBTFUL) + miss * np.log(miss / (1 - DOUBTFUL))
+    is_sure = marked * divergence - math.log(max(1, n_tests)) >= SURE
+    return np.flatnonzero((share >= PREDICTED) & is_sure & (others <= 0.5) & (marked <= n / 2))
 
 
 def _associate_features(facts: LogFacts, rows: IntArray, rewards: FloatArray) -> FloatArray:

@@ -7,7 +7,7 @@ import math
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
 from pathlib import Path
@@ -17,10 +17,11 @@ import numpy as np
 
 from backcast._files import atomic_write, check_writable
 from backcast._serialization import to_json
+from backcast.checks._rewards import find_predictors
 from backcast.cli.output import open_console, print_json, print_line
 from backcast.cli.paths import check_outputs
 from backcast.cli.run import VW_FORMATS
-from backcast.errors import OptionError, printable
+from backcast.errors import OptionError, SourceError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
 from backcast.report._format import format_number
@@ -56,7 +57,8 @@ class Draft:
         events = "" if self.events is None else f"about {format_number(self.events)} events, "
         seen = self.reward_seen
         rewards = "" if seen is None else f", rewards from {seen[0]:g} to {seen[1]:g}"
-        return f"{self.format}: {events}{self.n_actions} actions{rewards}"
+        actions = f"{self.n_actions} actions" if self.n_actions else "no column of actions"
+        return f"{self.format}: {events}{actions}{rewards}"
 
 
 def write_run_file(log: str, out: str, file_format: str | None, *, force: bool, json: bool, quiet: bool) -> None:
@@ -88,7 +90,9 @@ def draft_log(log: str, file_format: str | None) -> Draft:
     guesses = guess_columns(sample)
     profiles = (sample.profile(guesses.column(role)) for role in ("reward", "propensity"))
     rewards, propensities = (np.zeros(0) if profile is None else profile.numbers for profile in profiles)
+    propensities = propensities[(propensities > 0) & (propensities <= 1)]
     seen, known = _reward_bounds(rewards)
+    _leave_out_outcomes(guesses, sample)
     return Draft(
         sample.format,
         sample.total,
@@ -103,14 +107,30 @@ def draft_log(log: str, file_format: str | None) -> Draft:
     )
 
 
+def _leave_out_outcomes(guesses: Guesses, sample: Sample) -> None:
+    """Move columns that predict the reward almost surely from the context to those left out."""
+    reward = sample.profile(guesses.column("reward"))
+    context = guesses.roles["context"]
+    columns = [column for column in sample.columns if column.name in context.columns and column.kind == "number"]
+    if reward is None or reward.missing or not columns:
+        return
+    table = np.column_stack([column.numbers for column in columns])
+    leaks = {columns[feature].name for feature in find_predictors(table, reward.numbers).tolist()}
+    for name in leaks:
+        guesses.left_out[name] = f"it determines {reward.name}: is it an outcome?"
+    kept = tuple(name for name in context.columns if name not in leaks)
+    guesses.roles["context"] = replace(context, columns=kept, sure=context.sure and bool(kept))
+
+
 def _draft_vw_log(log: str, file_format: str | None) -> Draft:
     kind, events = sample_vw(log, ROWS, None if file_format == "vw" else file_format)
-    doubts = () if events else ("the first lines contain no decision with action, cost and probability",)
+    if not events:
+        raise SourceError(f"{log}: its first lines contain no decision with action, cost and probability")
     seen, known = _reward_bounds(-np.array([event.cost for event in events]) + 0.0)
     n_actions = max((event.n_actions for event in events), default=0)
     horizon = _feasible_horizon(len(events), np.array([event.probability for event in events]), n_actions)
     total = len(events) if len(events) < ROWS else None
-    return Draft(kind, total, n_actions, doubts=doubts, reward_seen=seen, reward_range=known, horizon=horizon)
+    return Draft(kind, total, n_actions, reward_seen=seen, reward_range=known, horizon=horizon)
 
 
 def _reward_bounds(rewards: Any) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:

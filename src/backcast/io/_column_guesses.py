@@ -6,7 +6,8 @@ import os
 import re
 from collections.abc import Iterable, Sequence
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
+from datetime import datetime
 from typing import Any
 
 import numpy as np
@@ -16,8 +17,8 @@ import pyarrow.csv
 import pyarrow.types as kinds
 
 from backcast._arrays import FloatArray
-from backcast.errors import LogError
-from backcast.io._arrow import flatten_lists, kind_of, to_python_values
+from backcast.errors import ColumnError, LogError, SourceError
+from backcast.io._arrow import TRUTH_WORDS, find_date_format, flatten_lists, kind_of, to_python_values
 from backcast.io._files import FilePath, Files, convert_read_errors, find_files
 from backcast.io._slices import OpenedFiles, open_files
 
@@ -40,6 +41,50 @@ NAMES: dict[str, tuple[str, ...]] = {
     "available": ("available", "eligible", "allowed", "candidates"),
     "logging_probabilities": ("probabilities", "probs", "propensities", "logging", "scores", "pmf"),
 }
+# Names of columns that hold the probability of the action, also where their values are wrong.
+CALLED_PROPENSITY = ("propensity", "propensities", "pscore", "probability", "prob")
+# Words of outcomes, which are not known when the action is chosen, and words of their past values, which are.
+OUTCOMES = (
+    *("reward", "click", "clicked", "clicks", "conversion", "converted", "purchase", "purchased", "revenue", "payoff"),
+    *(
+        "outcome",
+        "profit",
+        "success",
+        "opened",
+        "bought",
+        "sale",
+        "sales",
+        "sold",
+        "order",
+        "ordered",
+        "orders",
+        "dwell",
+    ),
+    *("churn", "churned", "spend", "spent", "refund", "refunded", "unsubscribed", "bounce", "bounced", "margin"),
+)
+HISTORY = (
+    *(
+        "past",
+        "prior",
+        "previous",
+        "prev",
+        "last",
+        "history",
+        "historical",
+        "before",
+        "lifetime",
+        "ever",
+        "avg",
+        "mean",
+    ),
+    *("average", "rate", "ctr", "days", "ago", "since", "recent", "total", "count", "n", "num"),
+)
+# Words of times that are not that of the decision.
+OTHER_TIMES = (
+    *("signup", "sign", "birth", "birthday", "born", "dob", "registered", "registration", "joined", "since", "last"),
+    *("first", "updated", "modified", "expires", "expiry", "end", "start", "previous", "prev"),
+)
+SHOWN_ROWS = 5  # rows with bad values that are named
 IDENTIFIERS = ("id", "uuid", "guid", "index", "key", "session", "request")
 COSTS = ("cost", "loss", "regret")
 MOST_ACTIONS = 1000  # distinct values of a column that may be the action
@@ -109,22 +154,28 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     files = find_files(path, file_format)
     opened = open_files(files, CHECKED_BYTES)
     with convert_read_errors(files.paths[0], files.format):
-        table = _read_head(files, opened.fragments[0], rows)
+        table = _read_head(files, opened, rows)
     if table.num_rows == 0:
         raise LogError(f"{files.paths[0]}: it has no rows; a log needs at least one event")
+    if opened.dialect is not None and table.num_columns == 1:
+        raise SourceError(
+            f"{files.paths[0]}: its lines have one field, {table.column_names[0]!r}; a log needs columns for action "
+            "and reward, divided by commas, semicolons, tabs or bars"
+        )
     profiles = tuple(_profile_column(name, table.column(name).combine_chunks()) for name in table.column_names)
     return Sample(files.format, table.num_rows, _estimate_rows(files, opened, table.num_rows), profiles, table)
 
 
-def _read_head(files: Files, fragment: Any, rows: int) -> pa.Table:
+def _read_head(files: Files, opened: OpenedFiles, rows: int) -> pa.Table:
     """Return the first rows; of text, no block is parsed after the one that completes them."""
-    if files.format not in ("csv", "tsv"):
+    fragment, dialect = opened.fragments[0], opened.dialect
+    if dialect is None:
         return fragment.head(rows)
     batches: list[pa.RecordBatch] = []
-    options = pyarrow.csv.ParseOptions(delimiter="\t" if files.format == "tsv" else ",")
+    options = (dialect.read_options(use_threads=False), dialect.parse_options(), dialect.convert_options())
     # The dataset reader would parse some blocks ahead, and fail on errors far from here.
     with files.filesystem.open_input_stream(fragment.path) as stream:
-        for batch in pyarrow.csv.open_csv(stream, pyarrow.csv.ReadOptions(use_threads=False), options):
+        for batch in pyarrow.csv.open_csv(stream, *options):
             batches.append(batch)
             if sum(batch.num_rows for batch in batches) >= rows:
                 break
@@ -145,7 +196,23 @@ def _profile_column(name: str, column: pa.Array) -> Profile:
         with suppress(pa.ArrowNotImplementedError):  # structs, which can have no role
             distinct = len(pc.unique(column.drop_null()))
     is_boolean, is_time = kinds.is_boolean(column.type), kinds.is_temporal(column.type)
-    return Profile(name, kind, distinct, missing, numbers, is_boolean=is_boolean, is_time=is_time)
+    profile = Profile(name, kind, distinct, missing, numbers, is_boolean=is_boolean, is_time=is_time)
+    return _profile_text(profile, column) if kind == "text" and distinct else profile
+
+
+def _profile_text(profile: Profile, column: pa.Array) -> Profile:
+    """Return the profile of text: of words for 0 and 1 as numbers, of dates as times."""
+    values = [str(value) for value in to_python_values(column) if value is not None]
+    if profile.distinct <= 2 and all(value.strip().lower() in TRUTH_WORDS for value in values):
+        numbers = np.array([TRUTH_WORDS[value.strip().lower()] for value in values])
+        return replace(profile, kind="number", numbers=numbers, is_boolean=True)
+    try:
+        is_time = find_date_format(values, profile.name) is not None
+    except ColumnError:  # the day or the month may come first
+        is_time = True
+    with suppress(ValueError):
+        is_time = is_time or all(datetime.fromisoformat(value.strip()).year > 1 for value in values)
+    return replace(profile, is_time=is_time)
 
 
 def _profile_lists(column: pa.Array, name: str) -> tuple[FloatArray, tuple[int, ...]]:
@@ -208,9 +275,14 @@ class Guesses:
 def guess_columns(sample: Sample) -> Guesses:
     """Guess the role of every column of a sample."""
     guesses = Guesses()
-    _guess_column(guesses, "propensity", [c for c in sample.columns if _may_be_propensity(c)])
+    in_series = {c.name for group in _find_series(sample.columns, set()) if len(group) > 1 for c in group}
+    called = [c.name for c in sample.columns if _is_called_propensity(c) and c.name not in in_series]
+    _guess_column(guesses, "propensity", [c for c in sample.columns if _may_be_propensity(c) or c.name in called])
     _guess_column(guesses, "action", [c for c in sample.columns if _may_be_action(c, sample.rows)])
-    _guess_column(guesses, "reward", [c for c in sample.columns if c.kind == "number" and not c.missing])
+    named = [c.name for c in sample.columns if c.missing and _rank_name(c.name, "reward") < 100]
+    _guess_column(
+        guesses, "reward", [c for c in sample.columns if c.kind == "number" and (not c.missing or c.name in named)]
+    )
     _guess_times(guesses, sample)
     action = sample.profile(guesses.column("action"))
     if action is not None:
@@ -241,6 +313,12 @@ def _rank_name(name: str, role: str) -> float:
 
 def _may_be_propensity(column: Profile) -> bool:
     return column.lies_in(0, 1) and column.low > 0 and not column.missing and not column.is_boolean
+
+
+def _is_called_propensity(column: Profile) -> bool:
+    """Return whether a column is called a propensity, whatever its values: faults in them are named later."""
+    is_scalar = column.kind in ("number", "text") and not column.is_boolean
+    return is_scalar and any(word in CALLED_PROPENSITY for word in split_words(column.name))
 
 
 def _may_be_action(column: Profile, rows: int) -> bool:
@@ -278,11 +356,32 @@ def _is_likely(role: str, column: Profile) -> bool:
 
 
 def _guess_times(guesses: Guesses, sample: Sample) -> None:
-    for column in sample.columns:
-        is_candidate = column.is_time or (column.kind == "number" and _rank_name(column.name, "times") < 100)
-        if is_candidate and column.name not in guesses.assigned and not column.missing:
-            guesses.roles["times"] = Guess((column.name,), "it holds times" if column.is_time else "by its name")
-            return
+    candidates = [
+        column
+        for column in sample.columns
+        if (column.is_time or (column.kind == "number" and _rank_name(column.name, "times") < 100))
+        and column.name not in guesses.assigned
+        and not column.missing
+    ]
+    if not candidates:
+        return
+    best = min(candidates, key=lambda column: _rank_time(column.name))
+    guesses.roles["times"] = Guess((best.name,), "it holds times" if best.is_time else "by its name")
+    if _rank_time(best.name) == 3:
+        guesses.roles["times"] = replace(guesses.roles["times"], sure=False)
+        guesses.doubts.append(f"times: {best.name!r} was chosen; is it the time of the decision?")
+
+
+def _rank_time(name: str) -> int:
+    """Return how well a name fits the time of a decision: 0 is best, 3 the time of something else.
+
+    >>> _rank_time("event_time"), _rank_time("created_at"), _rank_time("signup_date")
+    (1, 2, 3)
+    """
+    words = split_words(name)
+    if any(word in OTHER_TIMES for word in words):
+        return 3
+    return 2 - any(word in NAMES["times"] for word in words) - (len(words) == 1 and words[0] in NAMES["times"])
 
 
 def _guess_matrices(guesses: Guesses, sample: Sample) -> None:
@@ -331,12 +430,18 @@ def _guess_context(guesses: Guesses, sample: Sample) -> None:
 
 def _reason_against_context(column: Profile, rows: int) -> str:
     """Return why a column cannot be context; empty if it can."""
+    words = split_words(column.name)
+    if any(word in OUTCOMES for word in words) and not any(word in HISTORY for word in words):
+        return "an outcome by its name, not known before the action"
     if column.is_time:
-        return "a time; turn it into its hour and weekday to use it"
-    if column.kind in ("list", "other", "empty"):
+        return "a time; add it to context to use its hour and weekday"
+    is_vector = column.kind == "list" and len(column.lengths) == 1 and not np.isnan(column.numbers).any()
+    if column.kind in ("other", "empty") or (column.kind == "list" and not is_vector):
         return "neither numbers nor text"
     if column.missing:
-        return f"missing in {column.missing:,} of {rows:,} rows; fill it to use it" if column.kind == "number" else ""
+        return f'missing in {column.missing:,} of {rows:,} rows; add it to context and set fill = "mean" to use it'
+    if is_vector:
+        return ""
     if column.distinct == 1 and rows > 1:
         return "always the same"
     if any(word in IDENTIFIERS for word in split_words(column.name)) and column.distinct > rows / 2:
@@ -354,20 +459,53 @@ def _add_doubts(guesses: Guesses, sample: Sample) -> None:
             guesses.doubts.append(f"{role}: no column looks like it; name one")
     if "propensity" not in guesses.roles:
         guesses.doubts.append("propensity: no column looks like it; it will be estimated, which is less reliable")
-    elif "action" in guesses.roles:
+    else:
         _check_propensity(guesses, sample)
+    reward = sample.profile(guesses.column("reward"))
+    if reward is not None and reward.missing:
+        guesses.doubts.append(
+            f"reward: {reward.name!r} is missing in {reward.missing:,} of {sample.rows:,} rows; write the reward of "
+            "every event, or leave these rows out with where"
+        )
     has_cost = any(word in COSTS for column in sample.columns for word in split_words(column.name))
     if has_cost and "reward" not in guesses.roles:
         guesses.doubts.append("reward: there is a cost; a larger reward must be better, so reverse its sign")
 
 
 def _check_propensity(guesses: Guesses, sample: Sample) -> None:
-    """Add a doubt if the mean of 1/p is not the number of actions, as for the probability of the logged action."""
-    name = guesses.column("propensity")
-    weights = 1 / next(column.numbers for column in sample.columns if column.name == name)
+    """Add doubts about values that are no probabilities, and if the mean of 1/p is not the number of actions."""
+    profile = sample.profile(guesses.column("propensity"))
+    assert profile is not None
+    name = profile.name
+    faults = _find_bad_propensities(sample, profile)
+    if faults:
+        guesses.doubts.append(f"propensity: {faults}")
+        guesses.roles["propensity"] = replace(guesses.roles["propensity"], sure=False)
+        return
+    weights = 1 / profile.numbers
     mean, std_error = float(weights.mean()), float(weights.std()) / np.sqrt(weights.size)
-    if "available" not in guesses.roles and abs(mean - guesses.n_actions) > 4 * std_error + 0.1 * guesses.n_actions:
+    if "action" not in guesses.roles or "available" in guesses.roles:
+        return
+    if abs(mean - guesses.n_actions) > 4 * std_error + 0.1 * guesses.n_actions:
         guesses.doubts.append(
             f"propensity: the mean of 1/{name} is {mean:.3g} and there are {guesses.n_actions} actions; "
             "the two agree if it is the probability of the logged action"
         )
+
+
+def _find_bad_propensities(sample: Sample, profile: Profile) -> str:
+    """Return which rows of the sample hold no probability, and the remedy; empty if all do."""
+    values = sample.values(profile.name)
+    bad = [row for row, value in enumerate(values) if not (isinstance(value, int | float) and 0 < value <= 1)]
+    if not bad:
+        return ""
+    shown = ", ".join(f"row {row} ({values[row]!r})" for row in bad[:SHOWN_ROWS])
+    more = f" and {len(bad) - SHOWN_ROWS:,} more" if len(bad) > SHOWN_ROWS else ""
+    numbers = [value for value in values if isinstance(value, int | float)]
+    are_percents = len(numbers) == len(values) and max(numbers) <= 100 and float(np.median(numbers)) > 1
+    remedy = (
+        "they look like percents: divide them by 100"
+        if are_percents
+        else "repair these rows, or leave them out with where"
+    )
+    return f"{profile.name!r} has values outside of (0, 1] in {shown}{more}; {remedy}"

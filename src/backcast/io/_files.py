@@ -242,7 +242,7 @@ def list_files(folder: str) -> list[str]:
     roots = [folder]
     for root in roots:
         # Links to folders wait until all real folders are entered, so that a file has its real path if it has one.
-        for parent, folders, names in os.walk(root):
+        for parent, folders, names in os.walk(root, onerror=_refuse_folder):
             real = os.path.realpath(parent)
             if real in entered:
                 folders.clear()
@@ -253,6 +253,14 @@ def list_files(folder: str) -> list[str]:
             # Neither pipes and devices, nor links that lead nowhere.
             files += [path for name in names if os.path.isfile(path := os.path.join(parent, name))]
     return sorted(files, key=natural_key)
+
+
+def _refuse_folder(problem: OSError) -> None:
+    """Refuse a folder that cannot be listed: the files in it would be left out of the log without notice."""
+    if isinstance(problem, PermissionError):
+        raise SourceError(
+            f"{problem.filename}: the folder cannot be listed ({problem.strerror}); permission to read it is needed"
+        )
 
 
 def natural_key(path: str) -> tuple[list[int | str], str]:
