@@ -286,7 +286,7 @@ def test_leaks_are_detected_in_every_layout(layout: str) -> None:
     given: Any = scipy.sparse.csr_array(contexts) if layout == "sparse" else contexts
     finding = reward_leak(LogFacts(Log(given, actions, rewards, np.full(1000, 1 / 3))))
     assert finding.verdict == "warn"
-    assert "feature 2 determines the reward" in finding.message
+    assert "'feature 2' determines the reward" in finding.message
 
 
 def test_a_good_predictor_is_not_a_leak() -> None:

@@ -71,7 +71,7 @@ def reward_leak(facts: LogFacts) -> Finding:
     remedy = "Was it known before the action was taken? If not, remove it from the context"
     if figure >= (BINARY_LEAK if values.size == 2 else LEAK):
         name = facts.log.feature_name(feature)
-        message = f"the feature {name!r} determines the reward almost surely (association {figure:.3f})"
+        message = f"{name!r} determines the reward almost surely (association {figure:.3f})"
         return Finding("reward_leak", "warn", figure, message, remedy)
     predictors = _find_leaks(facts, rows, rewards)
     if not predictors.size:
