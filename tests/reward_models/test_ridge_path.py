@@ -8,6 +8,7 @@ import scipy.sparse
 from sklearn.linear_model import Ridge
 
 from backcast._arrays import Contexts, FloatArray
+from backcast.reward_models import _ridge_path
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
 from backcast.reward_models.regression import scale_to_mean_one
 
@@ -74,3 +75,30 @@ def test_krylov_path_ends_where_its_space_does(columns: int) -> None:
     path = ridge_path(examples, ALPHAS)
     assert np.allclose(path.slopes, dense.slopes)
     assert np.allclose(path.intercepts, dense.intercepts)
+
+
+@pytest.mark.parametrize("shape", [(25, 400), (400, 25)])
+def test_a_krylov_space_of_the_shorter_side_gives_the_exact_solution(shape: tuple[int, int]) -> None:
+    filled = rng(7).standard_normal(shape) * (rng(8).random(shape) < 0.3)
+    examples = some_examples(scipy.sparse.csr_array(filled))
+    path = ridge_path(examples, ALPHAS)
+    for which, alpha in enumerate(ALPHAS):
+        slopes, _ = expected_ridge(Examples(filled, examples.rewards, examples.weights), float(alpha))
+        assert np.allclose(path.slopes[which], slopes, rtol=1e-8, atol=1e-10)
+
+
+@pytest.mark.parametrize("shape", [(60, 5000), (5000, 60)])
+def test_only_vectors_of_the_shorter_side_are_orthogonalised(
+    shape: tuple[int, int], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    lengths = []
+    orthogonalise = _ridge_path._orthogonalise
+
+    def record(vector: FloatArray, rows: FloatArray) -> FloatArray:
+        lengths.append(vector.size)
+        return orthogonalise(vector, rows)
+
+    monkeypatch.setattr(_ridge_path, "_orthogonalise", record)
+    filled = rng(9).random(shape) * (rng(10).random(shape) < 0.02)
+    ridge_path(some_examples(scipy.sparse.csr_array(filled)), ALPHAS)
+    assert lengths == [60] * _ridge_path.KRYLOV_STEPS

@@ -113,9 +113,10 @@ def _krylov_path(examples: Examples, alphas: FloatArray) -> RidgePath:
     """Project on the Krylov space of the centred, weighted design, then solve the small problem for every alpha."""
     weights = scale_to_mean_one(examples.weights)
     share = weights / weights.sum()
-    x_mean: FloatArray = np.asarray(examples.features.T @ share)
+    transposed = examples.features.T
+    x_mean: FloatArray = np.asarray(transposed @ share)
     y_mean = float(share @ examples.rewards)
-    design = _Design(examples.features, x_mean, np.sqrt(weights))
+    design = _Design(examples.features, transposed, x_mean, np.sqrt(weights))
     basis, bidiagonal, norm = _bidiagonalise(design, np.sqrt(weights) * (examples.rewards - y_mean))
     # the right side is norm times the first unit vector: only the first row of U is needed
     left, values, right = np.linalg.svd(bidiagonal, full_matrices=False)
@@ -129,6 +130,7 @@ class _Design:
     """``A = diag(root) (X - 1 x_mean')``, never formed, so that sparse features stay sparse."""
 
     features: Contexts
+    transposed: Any
     x_mean: FloatArray
     root: FloatArray
 
@@ -137,7 +139,7 @@ class _Design:
 
     def transposed_times(self, u: FloatArray) -> FloatArray:
         scaled = self.root * u
-        product: FloatArray = np.asarray(self.features.T @ scaled) - self.x_mean * scaled.sum()
+        product: FloatArray = np.asarray(self.transposed @ scaled) - self.x_mean * scaled.sum()
         return product
 
 
@@ -145,24 +147,40 @@ def _bidiagonalise(design: _Design, target: FloatArray) -> tuple[FloatArray, Flo
     """Golub-Kahan: orthonormal rows ``V``, lower bidiagonal ``B`` and ``|target|`` with ``A V' = U B``.
 
     The first column of ``U`` is the direction of the target. If the Krylov space is exhausted the last row is zero.
+
+    Rounding errors would make ``U`` and ``V`` lose their orthogonality. Orthogonalising one of them, twice, is enough,
+    against all its earlier vectors (Simon and Zha 2000, "Low-rank matrix approximation using the Lanczos
+    bidiagonalization process"); it is the one with shorter vectors.
     """
     n, d = design.features.shape
     steps = max(1, min(KRYLOV_STEPS, n, d))
     basis, bidiagonal = np.zeros((steps, d)), np.zeros((steps + 1, steps))
+    left = np.zeros((steps, n)) if n < d else None
     norm = float(np.linalg.norm(target))
     u = target / norm if norm > 0 else target
     for j in range(steps):
-        # alpha_j v_j = A' u_j - beta_j v_(j-1), by orthogonalising against all earlier rows: rounding errors would
-        # otherwise make the basis lose its orthogonality (doing it twice is enough)
+        # alpha_j v_j = A' u_j - beta_j v_(j-1)
         v = design.transposed_times(u)
-        for _ in range(2):
-            v = v - (basis[:j] @ v) @ basis[:j]
+        if left is None:
+            v = _orthogonalise(v, basis[:j])
+        elif j > 0:
+            v -= bidiagonal[j, j - 1] * basis[j - 1]
         alpha = float(np.linalg.norm(v))
         if alpha <= 1e-12 * bidiagonal[0, 0] or alpha == 0:
             return basis[: j + 1], bidiagonal[: j + 2, : j + 1], norm
         bidiagonal[j, j], basis[j] = alpha, v / alpha
         # beta_(j+1) u_(j+1) = A v_j - alpha_j u_j
-        u = design.times(basis[j]) - alpha * u
+        next_u = design.times(basis[j]) - alpha * u
+        if left is not None:
+            left[j] = u
+            next_u = _orthogonalise(next_u, left[: j + 1])
+        u = next_u
         bidiagonal[j + 1, j] = beta = float(np.linalg.norm(u))
         u = u / beta if beta > 0 else u
     return basis, bidiagonal, norm
+
+
+def _orthogonalise(vector: FloatArray, rows: FloatArray) -> FloatArray:
+    for _ in range(2):
+        vector = vector - (rows @ vector) @ rows
+    return vector
