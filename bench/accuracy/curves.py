@@ -11,7 +11,7 @@ import numpy as np
 
 import backcast as bc
 from backcast._request import EvaluationRequest
-from backcast.evaluators._replicates import ReplicateInputs
+from backcast.evaluators._replicates import PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from bench.accuracy.evaluators import DEFAULT, evaluate_as_published, evaluate_default
 from bench.accuracy.live import Truth
@@ -44,7 +44,7 @@ def run_passes(setting: Setting, number: int) -> list[float]:
     case = setting.make_case(None, [SEED, 1, number], number)
     clock, model = bc.ClockReplay(), bc.CrossFit(bc.LowVariance())
     request = EvaluationRequest(case.log, case.policy, reward_model=model, horizon=case.horizon, seed=number)
-    inputs = ReplicateInputs(*out_of_sample_predictions(request), setting.horizon)
+    inputs = PassInputs(*out_of_sample_predictions(request), setting.horizon)
     seeds = np.random.SeedSequence([SEED, number]).spawn(max(PASSES))
     return [clock.run_pass(case.policy, inputs, None, seed).value for seed in seeds]
 

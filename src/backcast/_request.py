@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
@@ -11,9 +12,10 @@ from typing import Any, Protocol, cast, runtime_checkable
 import numpy as np
 
 from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
-from backcast._parallel.jobs import Execution
+from backcast._parallel.jobs import Execution, run_jobs
+from backcast._parallel.workers import Job, SharedArguments
 from backcast._validation import at_least, confidence_level, count
-from backcast.errors import NeedsStationaryPolicy, OptionError
+from backcast.errors import NeedsStationaryPolicy, OptionError, StopEvaluation
 from backcast.estimate import Estimate
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -24,7 +26,10 @@ PARTIAL = "Partial:"
 
 @dataclass(frozen=True)
 class EvaluationRequest:
-    """What would this policy have earned on this log?
+    """What an evaluator receives: a log, a policy, and how the caller of the evaluation wants it to be evaluated.
+
+    :meth:`run_jobs` runs work in parallel, :meth:`generator` gives random numbers;
+    ``backcast.evaluators.out_of_sample_predictions(request)`` returns the events with their predicted rewards.
 
     Attributes
     ----------
@@ -69,6 +74,31 @@ class EvaluationRequest:
         """Folder of finished jobs, if there is one."""
         return self.execution.checkpoint
 
+    def generator(self, *key: int) -> np.random.Generator:
+        """Return random numbers of this request's seed, for an evaluator of another package; one stream per key."""
+        return np.random.default_rng(seed_sequence(self.seed, SeedKey.EXTENSION, *key))
+
+    def run_jobs(
+        self, function: Callable[..., Any], shared: Sequence[Any], arguments: Iterable[Sequence[Any]], events: int = 0
+    ) -> list[Any]:
+        """Return ``function(*shared, *arguments[i])`` for every i, run as the caller of the evaluation requested.
+
+        Jobs run in parallel by ``n_jobs``, on a cluster if one is selected, and with a checkpoint those that are
+        finished are not run again. ``function`` is a module's function, its results are numbers, strings, arrays, and
+        lists, tuples and dicts of them; ``events`` are those that one job processes, for the progress bar. A run that
+        is stopped returns the first results.
+
+        >>> log = Log(None, actions=[0, 1], rewards=[1, 0], propensities=[0.5, 0.5])
+        >>> EvaluationRequest(log, policy=None).run_jobs(pow, [2], [[3], [4]])
+        [8, 16]
+        """
+        jobs = [Job((function.__name__, i), tuple(each), events) for i, each in enumerate(arguments)]
+        with closing(SharedArguments(*shared)) as values:
+            finished = run_jobs(function, values, jobs, self.execution)
+        if finished.stopped and not finished.results:
+            raise StopEvaluation
+        return finished.results
+
     def scoped(self, name: str) -> EvaluationRequest:
         """Return the request for one part of the evaluation, whose jobs are stored apart from those of other parts."""
         if self.checkpoint is None:
@@ -94,6 +124,7 @@ class SeedKey(IntEnum):
     PARTS = 5
     PILOT = 7
     HORIZON = 9
+    EXTENSION = 11
     THINNING = 1934
     BOOTSTRAP = 1979
     REWARD_BOOTSTRAP = 2021

@@ -193,6 +193,34 @@ class PermutedDiagnostics(PrintedDiagnostics):
 
 
 @dataclass(frozen=True, eq=False)
+class PassDiagnostics(PrintedDiagnostics):
+    """Diagnostics of evaluators that are derived from ``PassEvaluator``.
+
+    Attributes
+    ----------
+    events, rounds
+        Events of the log, and rounds T of a pass.
+    passes, replicates
+        Passes over the whole log, for the value; replicates on subsets of groups, for its error.
+    bias_certificate
+        Mean bound on the total variation between a simulated and a true history; nan if passes give none.
+    sampling_error, monte_carlo_error
+        Standard deviation over logs, and over passes on one log.
+    propensities_estimated
+        Whether propensities were estimated from the log rather than recorded.
+    """
+
+    events: int
+    rounds: int
+    passes: int
+    replicates: int
+    bias_certificate: float
+    sampling_error: float
+    monte_carlo_error: float
+    propensities_estimated: bool = False
+
+
+@dataclass(frozen=True, eq=False)
 class PartsDiagnostics(PrintedDiagnostics):
     """Diagnostics of clock replay on the parts of a stream.
 
@@ -243,6 +271,7 @@ KINDS: tuple[type[Any], ...] = (
     ReplayDiagnostics,
     ClockDiagnostics,
     PermutedDiagnostics,
+    PassDiagnostics,
     PartsDiagnostics,
 )
 

@@ -14,7 +14,7 @@ from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
 from backcast.estimate import Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
-from backcast.intervals.learning import Segments
+from backcast.intervals.learning import ResultInterval, Segments
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe
@@ -129,6 +129,10 @@ def evaluate(
 
 def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
     """Return the estimate of a complete request, on segments if these are its interval."""
+    if isinstance(request.interval, ResultInterval):
+        method, level = request.interval, request.level
+        estimate = run_evaluator(evaluator, replace(request, interval=getattr(method, "uses", None)))
+        return replace(estimate, interval=method.interval_from(estimate, level))
     if isinstance(request.interval, Segments):
         estimate = estimate_segments(evaluator, request, request.interval)
     else:

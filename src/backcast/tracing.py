@@ -15,7 +15,7 @@ from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import OptionError
 from backcast.evaluators._replay import replay
-from backcast.evaluators._replicates import ReplicateInputs
+from backcast.evaluators._replicates import PassInputs
 from backcast.evaluators.clock_replay import ClockReplay, horizon_error
 from backcast.log import Log
 
@@ -196,7 +196,7 @@ def trace_clock(
     events = EventArrays.from_log(log, predicted, thresholds)
     clock_pass = run_clock_pass(policy, log, events, horizon or len(log), rng)
     if horizon is not None and clock_pass.n_rounds < horizon:
-        raise horizon_error(ReplicateInputs(log, predicted, horizon), clock_pass.n_rounds)
+        raise horizon_error(PassInputs(log, predicted, horizon), clock_pass.n_rounds)
     accepted = np.zeros(len(log), dtype=np.bool_)
     accepted[clock_pass.order] = True
     return ClockTrace(accepted, clock_pass.order, clock_pass.value, clock_pass.exhausted)

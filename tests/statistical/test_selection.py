@@ -16,7 +16,7 @@ import backcast as bc
 from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._request import EvaluationRequest, SeedKey
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import ReplicateInputs, run_replicates
+from backcast.evaluators._replicates import PassInputs, run_replicates
 from bench.accuracy.selection import HORIZON, Commit, Setting
 
 LOGS = 80
@@ -107,7 +107,7 @@ class TestTrajectoriesOfAllLogs:
 def test_passes_of_the_value_do_not_decide_on_their_number(pilots_differ: bool, n_passes: int) -> None:
     """Pilots that differ ask for more passes, and passes of the value do not, for the jackknife over groups too."""
 
-    def one_pass(policy: Any, inputs: ReplicateInputs, rows: Any, seed: np.random.SeedSequence) -> PassResult:
+    def one_pass(policy: Any, inputs: PassInputs, rows: Any, seed: np.random.SeedSequence) -> PassResult:
         key, number = seed.spawn_key[0], seed.spawn_key[-1]
         value = 0.01 * float(np.random.default_rng(seed).random())
         if (key == SeedKey.PILOT and pilots_differ) or (key == SeedKey.FULL_PASS and not pilots_differ):
@@ -118,7 +118,7 @@ def test_passes_of_the_value_do_not_decide_on_their_number(pilots_differ: bool, 
 
     log = bc.Log(None, [0, 1] * 50, [1.0, 0.0] * 50, [0.5] * 100)
     table = run_replicates(
-        ReplicateInputs(log, np.zeros((1, 2)), 2),
+        PassInputs(log, np.zeros((1, 2)), 2),
         EvaluationRequest(log, bc.UCB1(), horizon=2, replicates="auto"),
         [bc.UCB1()],
         one_pass=one_pass,

@@ -2,6 +2,9 @@
 
 from backcast._request import EvaluationRequest as EvaluationRequest
 from backcast._request import Evaluator as Evaluator
+from backcast.evaluators._passes import PassResult as PassResult
+from backcast.evaluators._replicates import PassInputs as PassInputs
+from backcast.evaluators._reward_predictions import out_of_sample_predictions as out_of_sample_predictions
 from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile
 from backcast.evaluators.acceptance import WorstCase as WorstCase
@@ -23,6 +26,8 @@ from backcast.evaluators.importance_weighting import IPS as IPS
 from backcast.evaluators.importance_weighting import SNIPS as SNIPS
 from backcast.evaluators.importance_weighting import BaselineIPS as BaselineIPS
 from backcast.evaluators.importance_weighting import ClippedIPS as ClippedIPS
+from backcast.evaluators.passes import PassEvaluator as PassEvaluator
+from backcast.evaluators.passes import PolicyRun as PolicyRun
 from backcast.evaluators.rejection import RS as RS
 from backcast.evaluators.rejection import Replay as Replay
 from backcast.evaluators.reward_distribution import CVaR as CVaR

@@ -24,7 +24,7 @@ from backcast.errors import EvaluationError, HorizonNotReached, OptionError, Sto
 from backcast.estimate import POLICY_VALUE, Estimate, Interval, LogComputation, average_curves, block_edges, mean_curve
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicate_statistics import Precision
-from backcast.evaluators._replicates import OnePass, ReplicateInputs
+from backcast.evaluators._replicates import OnePass, PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
@@ -235,7 +235,7 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     log = jobs.stream.slice(start, stop).read()
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
-    inputs = ReplicateInputs(*model.predictions(log, rng), jobs.horizon)
+    inputs = PassInputs(*model.predictions(log, rng), jobs.horizon)
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     return [_summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds]) for policy in jobs.policies]

@@ -16,6 +16,7 @@ from typing import NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
+from backcast.estimate import block_edges, block_means
 
 FEWEST_PASSES = 8  # passes from which a standard error is given
 MOST_BINS = 12  # bins of rounds in which acceptances are related to what follows
@@ -53,6 +54,21 @@ class PassResult(NamedTuple):
     edges: IntArray = NO_EVENTS
     compensator: FloatArray = NO_VALUES
     bins: FloatArray = NO_VALUES
+
+    @classmethod
+    def from_rounds(cls, values: FloatArray, horizon: int, certificate: float = math.nan) -> PassResult:
+        """Return the result of a pass with these values or rewards by round; those after the horizon are not used.
+
+        A pass with fewer rounds than the horizon has no value (nan). ``certificate`` bounds the bias of the simulation,
+        if a bound is known.
+
+        >>> PassResult.from_rounds(np.array([0.0, 1.0, 1.0]), horizon=2)[:3]
+        (0.5, array([0., 1.]), 2)
+        """
+        if len(values) < horizon:
+            return cls(math.nan, NO_VALUES, len(values), math.inf)
+        rounds = np.asarray(values[:horizon], dtype=np.float64)
+        return cls(float(rounds.mean()), block_means(rounds, block_edges(horizon)), horizon, certificate)
 
     @property
     def reached_horizon(self) -> bool:

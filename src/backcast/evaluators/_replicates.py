@@ -44,8 +44,8 @@ MORE_FOR_OTHERS = (
 )
 
 
-class ReplicateInputs(NamedTuple):
-    """What replicates share: the events, their predictions, and the horizon."""
+class PassInputs(NamedTuple):
+    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon."""
 
     log: Log
     predicted: FloatArray
@@ -53,7 +53,7 @@ class ReplicateInputs(NamedTuple):
 
 
 # (policy, inputs, rows of the log or None for all, seed) -> result of one pass
-OnePass: TypeAlias = Callable[[Any, ReplicateInputs, IntArray | None, np.random.SeedSequence], PassResult]
+OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedSequence], PassResult]
 # whether subsets of this size are long enough, from the pilots of one policy
 LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
 
@@ -81,14 +81,14 @@ class Groups(NamedTuple):
 
 
 def run_replicates(
-    inputs: ReplicateInputs,
+    inputs: PassInputs,
     request: EvaluationRequest,
     policies: Sequence[Any],
     *,
     one_pass: OnePass,
     default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached],
+    horizon_error: Callable[[PassInputs, int], HorizonNotReached],
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
@@ -292,10 +292,10 @@ class _Runner:
 
     one_pass: OnePass
     policies: Sequence[Any]
-    inputs: ReplicateInputs
+    inputs: PassInputs
     request: EvaluationRequest
     groups: Groups
-    horizon_error: Callable[[ReplicateInputs, int], HorizonNotReached]
+    horizon_error: Callable[[PassInputs, int], HorizonNotReached]
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
 
@@ -354,7 +354,7 @@ class _Runner:
 def _run_pass(
     one_pass: OnePass,
     policies: Sequence[Any],
-    inputs: ReplicateInputs,
+    inputs: PassInputs,
     groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,

@@ -24,7 +24,7 @@ from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
 from backcast.evaluators._passes import PassResult, between_event_variance, bin_edges, bin_values, separate_histories
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import ReplicateInputs, run_replicates
+from backcast.evaluators._replicates import PassInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
@@ -90,7 +90,7 @@ class ClockReplay:
         if horizon is None:
             horizon = self._supported_horizon(replace(request, policy=policies[0]), log, predicted)
         return run_replicates(
-            ReplicateInputs(log, predicted, horizon),
+            PassInputs(log, predicted, horizon),
             request,
             policies,
             one_pass=self.run_pass,
@@ -131,7 +131,7 @@ class ClockReplay:
         return max(1, int(within_tolerance.sum()) // 2)
 
     def run_pass(
-        self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
+        self, policy: Any, inputs: PassInputs, rows: IntArray | None, seed: np.random.SeedSequence
     ) -> PassResult:
         """Run one pass over these rows (None: the whole log, or a pool of it).
 
@@ -187,7 +187,7 @@ def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
     return bool(exhausted <= LARGEST_SUBSET_EXHAUSTION * rounds)
 
 
-def horizon_error(inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
+def horizon_error(inputs: PassInputs, reached: int) -> HorizonNotReached:
     """Return the error for a horizon that exhausts the log."""
     return HorizonNotReached(
         f"the horizon of {inputs.horizon} rounds exhausts the log: after {reached} rounds none of its "

@@ -23,7 +23,7 @@ from backcast.estimate import Estimate, block_edges
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replay import doubly_robust_estimate, replay, replay_request
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import ReplicateInputs, run_replicates
+from backcast.evaluators._replicates import PassInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
@@ -62,7 +62,7 @@ class _ReplayEvaluator:
             raise OptionError(f"replicates of {self.name} estimate V_T; give horizon=T")
         if isinstance(request.log, LogStream):
             raise EvaluationError("replicates permute the log, so it must be in memory; read it with read_log")
-        inputs = ReplicateInputs(*out_of_sample_predictions(request), request.horizon)
+        inputs = PassInputs(*out_of_sample_predictions(request), request.horizon)
         enough_rounds = SPARE_ROUNDS * request.horizon
         return run_replicates(
             inputs,
@@ -92,7 +92,7 @@ class _ReplayEvaluator:
         return table.to_estimate(policy, request, f"{self.name} x permutations", diagnostics)
 
     def _replay_permutation(
-        self, policy: Any, inputs: ReplicateInputs, rows: IntArray | None, seed: np.random.SeedSequence
+        self, policy: Any, inputs: PassInputs, rows: IntArray | None, seed: np.random.SeedSequence
     ) -> PassResult:
         """Replay these rows (None: all) in random order; the mean over the complete trajectories.
 
@@ -257,7 +257,7 @@ def _select_q(evaluator: DRns, request: EvaluationRequest) -> Estimate:
     )
 
 
-def _horizon_error(inputs: ReplicateInputs, reached: int) -> HorizonNotReached:
+def _horizon_error(inputs: PassInputs, reached: int) -> HorizonNotReached:
     return HorizonNotReached(
         f"no trajectory of {inputs.horizon} rounds could be built from {len(inputs.log):,} events. "
         "Ask for a shorter horizon, accept more (a larger q, Budget), use ClockReplay, or give a longer log"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from scipy import optimize, special
@@ -16,7 +16,20 @@ from scipy import optimize, special
 from backcast._arrays import FloatArray
 from backcast._validation import at_least, count
 from backcast.errors import OptionError
-from backcast.estimate import student_quantile
+from backcast.estimate import Estimate, Interval, student_quantile
+
+
+@runtime_checkable
+class ResultInterval(Protocol):
+    """An interval from what an estimate keeps of events, passes and groups: for every evaluator, fixed and learning.
+
+    ``evaluate(..., interval=...)`` calls it with the finished estimate. An attribute ``uses``, if there is one, is the
+    interval that the evaluator itself is asked for: ``GroupJackknife()`` for ``group_values``, and so on.
+    """
+
+    def interval_from(self, estimate: Estimate, level: float) -> Interval:
+        """Return both ends with their method, assumption and estimand."""
+        ...
 
 
 @dataclass(frozen=True)

@@ -2,6 +2,8 @@
 
 from backcast.reward_models.cross_fitting import CrossFit as CrossFit
 from backcast.reward_models.cross_fitting import Fitted as Fitted
+from backcast.reward_models.cross_fitting import OutOfSampleModel as OutOfSampleModel
+from backcast.reward_models.cross_fitting import OutOfSamplePredictions as OutOfSamplePredictions
 from backcast.reward_models.cross_fitting import Progressive as Progressive
 from backcast.reward_models.cross_fitting import Split as Split
 from backcast.reward_models.low_variance import LowVariance as LowVariance
