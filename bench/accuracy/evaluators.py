@@ -11,6 +11,7 @@ import numpy as np
 from sklearn.linear_model import LogisticRegression
 
 import backcast as bc
+from bench.accuracy.contestants import BRED, PSRS, Queue
 from bench.reproduction.protocol import QUANTILES, Case, run_replay
 
 PAPER = ("RS", "WC", *(f"DRns(q={q:g})" for q in QUANTILES))
@@ -19,6 +20,9 @@ BUDGET = f"DRns, Budget({ETA:g})"
 PRESET = "DRns, preset"
 DEFAULT = "ClockReplay, default"
 PERMUTATIONS = 300
+# of other authors; each runs where it applies: the queue for policies and loggers that ignore contexts, PSRS for few
+# distinct contexts, BRED for uniform logs
+CONTESTANTS: dict[str, Any] = {"queue": Queue(), "PSRS": PSRS(), "BRED": BRED()}
 
 
 class RecordedEstimate(NamedTuple):
@@ -41,7 +45,22 @@ class RecordedEstimate(NamedTuple):
 def evaluate_all(case: Case) -> dict[str, RecordedEstimate]:
     """Return the estimate of every evaluator on one log."""
     ours = {BUDGET: evaluate_budget, PRESET: evaluate_preset, DEFAULT: evaluate_default}
-    return {**evaluate_as_published(case), **{name: _timed(function, case) for name, function in ours.items()}}
+    others = {
+        name: _timed(_record_estimate, case, evaluator)
+        for name, evaluator in CONTESTANTS.items()
+        if applies(evaluator, case)
+    }
+    recommended = {name: _timed(function, case) for name, function in ours.items()}
+    return {**evaluate_as_published(case), **others, **recommended}
+
+
+def applies(evaluator: Any, case: Case) -> bool:
+    """Return whether a contestant evaluates this policy on this log; tried at a horizon of one round."""
+    try:
+        bc.evaluate(case.log, case.policy, evaluator, horizon=1, replicates=None)
+    except bc.EvaluationError:
+        return False
+    return True
 
 
 def evaluate_as_published(case: Case) -> dict[str, RecordedEstimate]:
@@ -89,7 +108,8 @@ def _record_estimate(
     low, high = (estimate.interval.low, estimate.interval.high) if estimate.interval else (math.nan, math.nan)
     complete = 1.0 if count_histories is None else facts[count_histories]
     spread, histories = (facts.get(name, math.nan) for name in ("value_spread", "separate_histories"))
-    return RecordedEstimate(estimate.value, low, high, math.nan, complete, facts["bias_certificate"], spread, histories)
+    certificate = facts.get("bias_certificate", math.nan)
+    return RecordedEstimate(estimate.value, low, high, math.nan, complete, certificate, spread, histories)
 
 
 def _run_once(evaluator: Any, case: Case, predicted: Any) -> RecordedEstimate:
