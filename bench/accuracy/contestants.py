@@ -37,7 +37,8 @@ class Queue(PassEvaluator):
         actions = inputs.log.actions[order]
         # popped from their ends
         queues = [order[actions == action].tolist() for action in range(inputs.log.n_actions)]
-        run, rewards = PolicyRun(policy, inputs.log, rng), []
+        rewards: list[float] = []
+        run = PolicyRun(policy, inputs.log, rng)
         probabilities = _context_free_probabilities(run, inputs.log)
         while len(rewards) < inputs.horizon:
             action = int(rng.choice(probabilities.size, p=probabilities))
@@ -84,7 +85,8 @@ class PSRS(PassEvaluator):
         queues = [order[states.ravel() == state].tolist() for state in range(first.size)]
         logging = _logging_probabilities(log)
         arrivals = states.ravel()[rng.integers(order.size, size=inputs.horizon)]
-        run, rewards = PolicyRun(policy, log, rng), []
+        rewards: list[float] = []
+        run = PolicyRun(policy, log, rng)
         target = run.probabilities(order[first])
         for state in arrivals:
             accepted = None
@@ -167,7 +169,8 @@ class BRED:
 def replay_bootstrap(policy: Any, log: bc.Log, horizon: int, seed: int) -> tuple[float, float]:
     """Return the mean reward of a replay on events drawn with replacement, and the share of events it met before."""
     rng = np.random.default_rng(seed)
-    run, accepted = PolicyRun(policy, log, rng), []
+    accepted: list[int] = []
+    run = PolicyRun(policy, log, rng)
     while len(accepted) < horizon:
         rows = rng.integers(len(log), size=log.n_actions * (horizon - len(accepted)))
         target, start = run.probabilities(rows), 0

@@ -17,6 +17,7 @@ from backcast.comparison import Difference as Difference
 from backcast.comparison import compare as compare
 from backcast.errors import BackcastError as BackcastError
 from backcast.errors import ColumnError as ColumnError
+from backcast.errors import ContractError as ContractError
 from backcast.errors import DriftWarning as DriftWarning
 from backcast.errors import EvaluationError as EvaluationError
 from backcast.errors import HorizonNotReached as HorizonNotReached

@@ -15,7 +15,6 @@ from backcast.evaluators.clock_replay import ClockReplay
 from backcast.evaluators.drns import DRns
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import class_name_of
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.linear import LinearThompson
@@ -41,7 +40,7 @@ def resolve_evaluator(
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
     needs_exchangeable = getattr(evaluator, "needs_exchangeable", False)
     if exchangeable is False and needs_exchangeable:
-        name = class_name_of(evaluator)
+        name = type(evaluator).__name__
         raise OptionError(f"{name} needs an exchangeable log, but exchangeable is False; use DRns")
     if request.replicates == "default":
         # others that can run passes compare policies on permutations of a log in memory that is given as exchangeable

@@ -251,9 +251,10 @@ class PartsDiagnostics(PrintedDiagnostics):
 
 @dataclass(frozen=True, eq=False)
 class OtherDiagnostics(PrintedDiagnostics):
-    """Diagnostics of an evaluator of another package, as read from a file."""
+    """Diagnostics of an evaluator of another package, as read from a file; ``kind`` is the name of their class."""
 
     facts: dict[str, Any]
+    kind: str = ""
 
     @property
     def events(self) -> int:
@@ -284,7 +285,9 @@ def diagnostics_from(stored: dict[str, Any], where: str = "diagnostics") -> Diag
     """
     facts = {name: value for name, value in stored.items() if name != "kind"}
     kind = next((kind for kind in KINDS if kind.__name__ == stored.get("kind")), None)
-    diagnostics: Diagnostics = OtherDiagnostics(facts) if kind is None else from_json(kind, facts, where)
+    if kind is None:
+        return OtherDiagnostics(facts, str(stored.get("kind", "")))
+    diagnostics: Diagnostics = from_json(kind, facts, where)
     return diagnostics
 
 
@@ -313,7 +316,8 @@ propensities_estimated=False)
     rows = [segment.to_dict() for segment in segments]
     if kind not in KINDS:
         common = {name: value for name, value in rows[0].items() if all(row.get(name) == value for row in rows)}
-        return OtherDiagnostics({**common, "events": sum(segment.events for segment in segments)})
+        name = getattr(segments[0], "kind", kind.__name__)
+        return OtherDiagnostics({**common, "events": sum(segment.events for segment in segments)}, name)
     table = {name: np.array([row[name] for row in rows]) for name in rows[0]}
     rules = POOLING_RULES | ({"trajectories": _apply(np.mean)} if kind is PermutedDiagnostics else {})
     pooled: Diagnostics = kind(**{name: rules[name](table, name).item() for name in table})

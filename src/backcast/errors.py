@@ -8,6 +8,7 @@
     │   └── SourceError               a file cannot be opened, parsed or combined with the other files
     ├── OptionError               2   an option has an invalid value (also a ValueError)
     ├── PolicyError               8   a policy raised an exception or broke its contract
+    ├── ContractError             8   an evaluator, interval or reward model broke its contract
     ├── ResourceError             7   memory or disk space does not suffice
     ├── StopEvaluation            130 a progress function stops the run and accepts a partial result
     └── EvaluationError           6   the estimate cannot be computed from this log
@@ -66,6 +67,12 @@ class ResourceError(BackcastError):
     """Memory or disk space does not suffice."""
 
     exit_code = 7
+
+
+class ContractError(BackcastError):
+    """An evaluator, an interval or a reward model broke its contract."""
+
+    exit_code = 8
 
 
 class OptionError(BackcastError, ValueError):

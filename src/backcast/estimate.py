@@ -13,7 +13,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._equality import ContentEquality
 from backcast._serialization import from_json, to_json
-from backcast.diagnostics import Diagnostics, diagnostics_from
+from backcast.diagnostics import OtherDiagnostics, diagnostics_from
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
 from backcast.provenance import Provenance
@@ -185,10 +185,9 @@ class Estimate(ContentEquality):
 
     value: float
     std_error: float
-    # "| Any" (typeshed's convention for values that are nearly always of one type): type checkers accept
-    # estimate.interval.low without a check for None, and the fields of one kind of diagnostics
+    # "| Any" (typeshed's convention for values that are hardly ever None): type checkers accept estimate.interval.low
     interval: Interval | Any
-    diagnostics: Diagnostics | Any
+    diagnostics: Any  # Diagnostics, of which each kind has fields of its own
     policy: str
     evaluator: str
     curve: LearningCurve | None = None
@@ -214,7 +213,10 @@ class Estimate(ContentEquality):
         ``group_values`` are included on request only: they may be as long as the log.
         """
         left_out: Any = {} if influences else dict.fromkeys(SAMPLES)
-        diagnostics = {"kind": type(self.diagnostics).__name__, **self.diagnostics.to_dict()}
+        kind = type(self.diagnostics).__name__
+        if isinstance(self.diagnostics, OtherDiagnostics):
+            kind = self.diagnostics.kind or kind
+        diagnostics = {"kind": kind, **self.diagnostics.to_dict()}
         entries = {**to_json(replace(self, **left_out)), "diagnostics": to_json(diagnostics)}
         return {name: entry for name, entry in entries.items() if name not in left_out}
 

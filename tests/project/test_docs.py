@@ -18,6 +18,9 @@ PAGES_WITH_CODE = [
     "sample-size",
     "missing-propensities",
     "custom-policies",
+    "custom-evaluators",
+    "custom-intervals",
+    "custom-reward-models",
     "large-logs",
     "diagnostics",
     "report",
@@ -63,7 +66,7 @@ def test_code_of_a_page_runs(name: str, capsys: pytest.CaptureFixture[str]) -> N
     assert code
     space: dict[str, object] = {"__name__": "page"}
     for block in code:
-        exec(compile(block, f"{name}.md", "exec"), space)
+        exec(compile(block, f"{name}.md", "exec", dont_inherit=True), space)
     shown = capsys.readouterr().out
     assert shown
     assert [claim for claim in re.findall(r"^prints `(.+?)`", text, re.MULTILINE) if claim not in shown] == []

@@ -42,8 +42,8 @@ PROMISED = {
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
-        BackcastError ColumnError DriftWarning EvaluationError HorizonNotReached LogError NeedsStationaryPolicy
-        NeedsUniformLog OptionError PolicyError ResourceError SourceError StopEvaluation WorkError
+        BackcastError ColumnError ContractError DriftWarning EvaluationError HorizonNotReached LogError
+        NeedsStationaryPolicy NeedsUniformLog OptionError PolicyError ResourceError SourceError StopEvaluation WorkError
     """,
     "modules": "checks environments evaluators intervals io policies propensities reward_models",
 }

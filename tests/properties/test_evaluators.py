@@ -23,8 +23,10 @@ from backcast.log import replace_columns
 
 
 def is_evaluator(item: Any) -> bool:
-    """A class whose method ``estimate`` takes a request."""
+    """A class whose method ``estimate`` takes a request, and neither the protocol nor the base of others."""
     method = getattr(item, "estimate", None)
+    if item in (stationary.Evaluator, stationary.PassEvaluator):
+        return False
     return isinstance(item, type) and callable(method) and "request" in inspect.signature(method).parameters
 
 

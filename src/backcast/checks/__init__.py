@@ -1,4 +1,4 @@
-"""Checks of logs, and contract tests for policies."""
+"""Checks of logs, and contract tests for policies, evaluators, intervals and reward models."""
 
 from backcast._lazy_imports import lazy_names
 

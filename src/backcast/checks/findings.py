@@ -1,4 +1,4 @@
-"""Results of checks: Finding, PolicyFit and HealthReport."""
+"""Results of checks: Finding, PolicyFit and HealthReport of a log, ContractReport of an extension."""
 
 from __future__ import annotations
 
@@ -152,3 +152,29 @@ class HealthReport(ContentEquality):
         from backcast.report.notebook import mime_bundle
 
         return mime_bundle(str(self), self._repr_html_(), include, exclude)
+
+
+@dataclass(frozen=True)
+class ContractReport:
+    """What was checked of an evaluator, an interval or a reward model; it exists only if every check passed.
+
+    Attributes
+    ----------
+    name
+        What was checked, as it is written in code.
+    laws
+        The properties that hold, one sentence each.
+
+    Examples
+    --------
+    >>> print(ContractReport("Mine()", laws=("the same seed gives the same result",)))
+    Mine() passed 1 check:
+    - the same seed gives the same result
+    """
+
+    name: str
+    laws: tuple[str, ...]
+
+    def __str__(self) -> str:
+        checks = f"{len(self.laws)} check{'' if len(self.laws) == 1 else 's'}"
+        return "\n".join([f"{self.name} passed {checks}:", *(f"- {law}" for law in self.laws)])

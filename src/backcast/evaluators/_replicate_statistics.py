@@ -78,7 +78,8 @@ class ReplicateTable:
 
     def values(self) -> FloatArray:
         """Return the ``(P,)`` means of full passes."""
-        return np.asarray(self.full_values().mean(axis=0))
+        # column by column: the order in which a matrix is summed, and so the last bit, depends on its number of columns
+        return np.array([column.mean() for column in self.full_values().T])
 
     @cached_property
     def influences(self) -> InfluenceTable:
