@@ -30,7 +30,6 @@ SHARED_PRIVATE_MODULES = {
     "backcast.io._columns": {"log"},
     "backcast.evaluators._replicate_statistics": {"comparison"},
     "backcast.policies._calls": {
-        "_auto",
         "_engine",
         "checks",
         "comparison",
