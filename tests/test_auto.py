@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import warnings
 from collections.abc import Callable
 from typing import Any
@@ -15,6 +16,8 @@ from backcast._request import EvaluationRequest
 from backcast.checks import check
 from backcast.environments import LinearEnvironment
 from backcast.errors import DriftWarning
+from backcast.log import replace_columns
+from bench.accuracy.adaptive import Setting
 
 LOG = LinearEnvironment(3, 4, logistic=True).log(2000, np.random.default_rng(0))
 
@@ -53,9 +56,59 @@ def test_a_policy_that_is_slow_to_score_gets_permutations() -> None:
     assert isinstance(choose(bc.LinearThompson(batch_size=40), LOG[:200])[0], bc.ClockReplay)
 
 
+@pytest.mark.parametrize("records_all", [True, False])
+def test_a_fixed_policy_on_a_log_that_is_not_exchangeable(records_all: bool) -> None:
+    log = LOG if records_all else replace_columns(LOG, logging_probabilities=None)
+    evaluator, _, note = choose(bc.Uniform(), log, exchangeable=False)
+    assert evaluator == (bc.StableVar() if records_all else bc.CADR())
+    assert "not exchangeable (as given)" in note
+    interval = bc.evaluate(log, bc.Uniform(), exchangeable=False).interval
+    assert interval.assumption == "asymptotic martingale"
+    streamed = bc.evaluate([log[:1000], log[1000:]], bc.Uniform(), exchangeable=False)
+    assert streamed.evaluator == evaluator.name
+    assert isinstance(choose(bc.Uniform(), log, exchangeable=True)[0], bc.DR)
+
+
+def test_a_policy_of_logged_actions_alone_gets_cadr() -> None:
+    class Even:
+        def probability_of(self, contexts: Any, actions: Any) -> Any:
+            return np.full(len(actions), 1 / 3)
+
+    assert bc.evaluate(LOG, Even(), exchangeable=False, reward_model=0.5).evaluator == "CADR"
+
+
+def test_no_interval_in_log_order_assumes_independent_draws() -> None:
+    for horizon in (20, 200):
+        estimate = bc.evaluate(LOG, bc.UCB1(), horizon=horizon, exchangeable=False)
+        assert estimate.interval.assumption in ("martingale", "asymptotic martingale")
+
+
+def thompson_log() -> bc.Log:
+    return Setting("Thompson", 4_000, 3, 3).make_log(0)
+
+
+def test_in_log_order_a_rule_is_chosen_that_the_certificate_accepts() -> None:
+    log = thompson_log()
+    usual: Any = bc.evaluate(log, bc.UCB1(), bc.DRns.recommended(len(log)), horizon=50)
+    estimate: Any = bc.evaluate(log, bc.UCB1(), horizon=50, exchangeable=False)
+    rejected = usual.diagnostics.bias_certificate
+    assert rejected > 0.5
+    assert estimate.diagnostics.bias_certificate <= 0.2
+    assert f"the bias certificate would be {rejected:.3g}" in estimate.notes[0]
+
+
+def test_a_horizon_that_the_log_does_not_support_is_refused_with_one_that_it_does() -> None:
+    log = thompson_log()
+    with pytest.raises(bc.HorizonNotReached, match="supports a horizon of about") as caught:
+        bc.evaluate(log, bc.UCB1(), horizon=1_000, exchangeable=False)
+    supported = int(re.findall(r"about (\d+) rounds", str(caught.value))[0])
+    shorter: Any = bc.evaluate(log, bc.UCB1(), horizon=supported, exchangeable=False)
+    assert shorter.diagnostics.bias_certificate <= 0.2
+
+
 def test_a_log_declared_not_exchangeable_is_evaluated_in_order() -> None:
     evaluator, request, note = choose(bc.LinUCB(), exchangeable=False)
-    assert evaluator == bc.DRns.recommended(len(LOG))
+    assert isinstance(evaluator, bc.DRns)
     assert isinstance(request.reward_model, bc.Progressive)
     assert request.replicates is None
     assert "not exchangeable" in note
@@ -156,12 +209,12 @@ def test_evaluate_warns_exactly_where_check_reports_drift(make: Any, expected: s
 def test_the_warning_can_be_overridden() -> None:
     log = falling_rewards(np.random.default_rng(0))
     with pytest.warns(DriftWarning, match="rewards drift along the log, .* evaluated in log order"):
-        assert isinstance(choose(bc.LinUCB(), log)[0], bc.DRns)
+        assert isinstance(choose(bc.UCB1(), log)[0], bc.DRns)
     with pytest.warns(DriftWarning, match="its order may matter$"):
-        assert isinstance(choose(bc.LinUCB(), log, exchangeable=True)[0], bc.ClockReplay)
+        assert isinstance(choose(bc.UCB1(), log, exchangeable=True)[0], bc.ClockReplay)
     with warnings.catch_warnings():
         warnings.simplefilter("error")
-        choose(bc.LinUCB(), log, exchangeable=False)
+        choose(bc.UCB1(), log, exchangeable=False)
 
 
 def test_the_warning_points_at_the_caller() -> None:

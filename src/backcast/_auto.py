@@ -2,20 +2,23 @@
 
 from __future__ import annotations
 
+import math
 import warnings
 from collections.abc import Sequence
 from dataclasses import replace
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
+from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest, Evaluator
 from backcast.checks._drift import find_drift
-from backcast.errors import DriftWarning, OptionError
+from backcast.errors import DriftWarning, HorizonNotReached, OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
+from backcast.evaluators.acceptance import Budget
 from backcast.evaluators.clock_replay import ClockReplay
-from backcast.evaluators.drns import DRns
+from backcast.evaluators.drns import WC, DRns
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies.base import batch_size_of, is_learning
+from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.policies.linear import LinearThompson
 from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
@@ -23,50 +26,67 @@ from backcast.reward_models.low_variance import LowVariance
 
 Choice: TypeAlias = tuple[Any, EvaluationRequest, tuple[str, ...]]  # evaluator, completed request, notes
 
+AS_GIVEN, DRIFT = "as given", "drift was detected"
+BUDGET = 0.1  # total variation allowed to a rule in log order
+ACCEPTED_CERTIFICATE = 2 * BUDGET  # bias certificate up to which a rule is accepted; it is measured with noise
+USELESS_CERTIFICATE = 0.5  # from here on reports grade the certificate as poor
 PASSES = 100  # passes of clock replay that must be affordable
 COMPILED_LIMIT = 5e9  # events that a compiled policy may score in all
 PYTHON_LIMIT = 1e9  # events that a Python policy may score in all
 THOMPSON_COST = 3000  # its probabilities are integrals: tens of microseconds per event, not tens of nanoseconds
 
 
+class Order(NamedTuple):
+    """Whether the order of a log is irrelevant (None: not known, for a stream), and the reason in words."""
+
+    exchangeable: bool | None
+    reason: str
+
+
 def resolve_evaluator(
     evaluator: Any, request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
 ) -> Choice:
     """Return the evaluator, the request completed for it, and for "auto" a sentence with the choice and its reason."""
-    notes: tuple[str, ...] = ()
     if isinstance(evaluator, str) and evaluator == "auto":
-        evaluator, request, notes = _choose_evaluator(request, policies, exchangeable)
-    elif isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
+        order = _find_order(request.log, exchangeable)
+        return _with_replicates(_choose_evaluator(request, policies, order), policies, exchangeable)
+    if isinstance(evaluator, type) or not isinstance(evaluator, Evaluator):
         raise OptionError(f"evaluator is {evaluator!r}; give an evaluator such as DRns(q=0.01), or 'auto'")
-    needs_exchangeable = getattr(evaluator, "needs_exchangeable", False)
-    if exchangeable is False and needs_exchangeable:
+    if exchangeable is False and getattr(evaluator, "needs_exchangeable", False):
         name = type(evaluator).__name__
         raise OptionError(f"{name} needs an exchangeable log, but exchangeable is False; use DRns")
+    return _with_replicates((evaluator, request, ()), policies, exchangeable)
+
+
+def resolve_by_kind(
+    request: EvaluationRequest, learners: Sequence[Any], fixed: Sequence[Any], exchangeable: bool | None
+) -> tuple[Choice, Choice]:
+    """Return what "auto" chooses for learning policies and for fixed ones on the same log, each as if it were alone."""
+    order = _find_order(request.log, exchangeable)
+    for_learners = _choose_evaluator(request, learners, order)
+    return _with_replicates(for_learners, learners, exchangeable), _choose_for_fixed(request, fixed, order)
+
+
+def _with_replicates(choice: Choice, policies: Sequence[Any], exchangeable: bool | None) -> Choice:
+    """Return the choice with "default" replicates resolved."""
+    evaluator, request, notes = choice
     if request.replicates == "default":
         # others that can run passes compare policies on permutations of a log in memory that is given as exchangeable
         is_permuted = len(policies) > 1 and exchangeable and hasattr(evaluator, "run_jointly")
         is_permuted = is_permuted and isinstance(request.log, Log) and request.horizon is not None
+        needs_exchangeable = getattr(evaluator, "needs_exchangeable", False)
         request = replace(request, replicates="auto" if needs_exchangeable or is_permuted else None)
     return evaluator, request, (*notes, *request.log.reading.notes())
 
 
-def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None) -> Choice:
+def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
     if not any(is_learning(policy) for policy in policies):
-        from backcast.evaluators.doubly_robust import DR
-
-        return DR(), request, ("auto chose cross-fitted DR, because the policy is fixed.",)
-    if not isinstance(request.log, Log):
-        return _choose_for_stream(request, policies, exchangeable)
-    n_events = len(request.log)
-    if not _is_exchangeable(request.log, exchangeable):
-        progressive = request.reward_model is None
-        request = replace(
-            _with_model(request, Progressive(default_model(request.log))), replicates=None
-        )  # they would permute the log
-        model_note = "with a progressive reward model, " if progressive else ""
-        reason = "as given" if exchangeable is False else "drift was detected"
-        note = f"auto chose DRns in log order {model_note}because the log is not exchangeable ({reason})."
-        return DRns.recommended(n_events), request, (note,)
+        return _choose_for_fixed(request, policies, order)
+    log = request.log
+    if not isinstance(log, Log):
+        return _choose_for_stream(request, policies, order)
+    if not order.exchangeable:
+        return _choose_in_log_order(request, policies, order)
     if request.horizon is None:
         note = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
         return DRns(q=0.01), _with_model(request, Progressive(default_model(request.log))), (note,)
@@ -75,18 +95,102 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], excha
     request = _with_model(request, _cross_fitted_model(request.log))
     if request.replicates == "default":
         request = replace(request, replicates="auto")
+    n_events = len(log)
     events = min(n_events, ClockReplay().pool)
     if all(PASSES * events * _scorings_per_event(request, policy) <= _limit(policy) for policy in policies):
-        note = f"auto chose ClockReplay {model_note}because {_why_exchangeable(exchangeable)}."
+        note = f"auto chose ClockReplay {model_note}because the log is exchangeable ({order.reason})."
         return ClockReplay(), request, (note,)
     note = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
     return DRns.recommended(n_events), request, (note,)
 
 
-def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None) -> Choice:
+def _choose_for_fixed(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
+    """Choose DR, or if the order matters an evaluator whose weights and predictions depend on earlier events only."""
+    if order.exchangeable is not False:
+        from backcast.evaluators.doubly_robust import DR
+
+        return DR(), request, ("auto chose cross-fitted DR, because the policy is fixed.",)
+    from backcast.evaluators.adaptive_loggers import CADR, StableVar
+
+    first, _ = request.log.split_head(1)
+    has_tables = all(isinstance(policy, Policy | LogPolicy) for policy in policies)
+    has_tables = has_tables and first.columns.logging_probabilities is not None
+    evaluator = StableVar() if has_tables else CADR()
+    model_note = "with a progressive reward model, " if request.reward_model is None else ""
+    note = f"auto chose {evaluator.name} {model_note}because the log is not exchangeable ({order.reason})."
+    notes: tuple[str, ...] = (note,)
+    if order.reason == DRIFT:
+        notes += ("If rewards drift, the value is a mean over the time of the log, weighted by precision.",)
+    return evaluator, request, notes
+
+
+def _choose_in_log_order(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
+    """Choose the first acceptance rule whose bias certificate is small, from the most to the fewest accepted events.
+
+    The certificate does not depend on the reward model, so the trial passes use none. If no rule is certified at this
+    horizon, the note states one that the log supports.
+    """
+    assert isinstance(request.log, Log)
+    n_events = len(request.log)
+    model_note = "with a progressive reward model, " if request.reward_model is None else ""
+    why = f"in log order {model_note}because the log is not exchangeable ({order.reason})"
+    completed = replace(
+        _with_model(request, Progressive(default_model(request.log))), replicates=None
+    )  # they would permute the log
+    recommended = DRns.recommended(n_events)
+    if request.horizon is None:
+        return recommended, completed, (f"auto chose {recommended.name} {why}.",)
+    budget = DRns(acceptance=Budget(BUDGET, calibration=max(1, min(1000, n_events // 10))))
+    certificates: dict[DRns | WC, float] = {}
+    for evaluator in (recommended, budget, WC()):
+        certificates[evaluator] = _largest_certificate(evaluator, request, policies)
+        if certificates[evaluator] <= ACCEPTED_CERTIFICATE:
+            break
+    chosen = min(
+        certificates, key=lambda evaluator: (certificates[evaluator] > ACCEPTED_CERTIFICATE, certificates[evaluator])
+    )
+    note = f"auto chose {chosen.name} {why}"
+    if chosen is not recommended and math.isfinite(certificates[recommended]):
+        note += f"; with {recommended.name} the bias certificate would be {certificates[recommended]:.3g}"
+    if certificates[chosen] < USELESS_CERTIFICATE:
+        return chosen, completed, (f"{note}.",)
+    supported = _supported_horizon(request, policies, (budget, WC()))
+    remedy = f"; this log supports a horizon of about {supported} rounds in log order" if supported else ""
+    if math.isinf(certificates[chosen]):
+        raise HorizonNotReached(
+            f"no trajectory of {request.horizon} rounds could be built in log order from {n_events:,} events{remedy}. "
+            "Ask for a shorter horizon, or give a longer log; exchangeable=True allows other orders"
+        )
+    shortfall = f"No acceptance rule has a small bias at a horizon of {request.horizon} rounds{remedy}."
+    return chosen, completed, (f"{note}.", shortfall)
+
+
+def _largest_certificate(evaluator: Any, request: EvaluationRequest, policies: Sequence[Any]) -> float:
+    """Return the largest bias certificate of the policies; infinite if one of them does not reach the horizon."""
+    trial = replace(request, reward_model=0.0, replicates=None, interval=None, execution=Execution())
+    try:
+        estimates = [evaluator.estimate(replace(trial, policy=policy)) for policy in policies]
+    except HorizonNotReached:
+        return math.inf
+    return float(max(estimate.diagnostics.bias_certificate for estimate in estimates))
+
+
+def _supported_horizon(request: EvaluationRequest, policies: Sequence[Any], evaluators: Sequence[Any]) -> int | None:
+    """Return the horizon, shortened by steps of 0.7 until an evaluator has a small certificate; None if none has."""
+    assert request.horizon is not None
+    horizon = 7 * request.horizon // 10
+    while horizon >= 1:
+        shorter = replace(request, horizon=horizon)
+        if any(_largest_certificate(each, shorter, policies) <= ACCEPTED_CERTIFICATE for each in evaluators):
+            return horizon
+        horizon = 7 * horizon // 10
+    return None
+
+
+def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
     """Choose clock replay on as many parts as are affordable if the caller declared the log exchangeable, or DRns."""
     in_log_order = "auto chose DRns(q=0.01) in log order, because the log is a stream{}."
-    if not (exchangeable and request.horizon is not None) or isinstance(request.log, Log):
+    if not (order.exchangeable and request.horizon is not None) or isinstance(request.log, Log):
         return DRns(q=0.01), request, (in_log_order.format(""),)
     request = replace(request, log=request.log.with_event_count())
     n_events = request.log.n_events or 0
@@ -100,7 +204,7 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], exch
         return DRns(q=0.01), request, (note,)
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
-    note = f"auto chose ClockReplay on parts of the stream{share}, because {_why_exchangeable(True)}."
+    note = f"auto chose ClockReplay on parts of the stream{share}, because the log is exchangeable ({order.reason})."
     return evaluator, _with_model(request, _cross_fitted_model(request.log)), (note,)
 
 
@@ -109,24 +213,21 @@ def _cross_fitted_model(log: Log | LogStream) -> CrossFit:
     return CrossFit(default_model(log) if log.has_action_features else LowVariance())
 
 
-def _why_exchangeable(declared: bool | None) -> str:
-    reason = "as given" if declared else "no drift was detected"
-    return f"the log is exchangeable ({reason})"
-
-
-def _is_exchangeable(log: Log, declared: bool | None) -> bool:
+def _find_order(log: Log | LogStream, declared: bool | None) -> Order:
     """Return what the caller declared, or else whether no drift is detected; warn of drift unless it is declared."""
-    if declared is False:
-        return False
+    if declared is False or not isinstance(log, Log):
+        return Order(declared, AS_GIVEN)
     drifting = find_drift(log).detected
     if drifting:
         warnings.warn(
             f"{' and '.join(drifting)} drift along the log, so its order may matter"
             + ("" if declared else "; it is evaluated in log order. Pass exchangeable=True to override this"),
             DriftWarning,
-            stacklevel=5,  # the caller of evaluate or compare
+            stacklevel=4,  # the caller of evaluate or compare
         )
-    return declared or not drifting
+    if declared:
+        return Order(True, AS_GIVEN)
+    return Order(False, DRIFT) if drifting else Order(True, "no drift was detected")
 
 
 def _with_model(request: EvaluationRequest, model: Any) -> EvaluationRequest:

@@ -128,6 +128,7 @@ class SeedKey(IntEnum):
     THINNING = 1934
     BOOTSTRAP = 1979
     REWARD_BOOTSTRAP = 2021
+    REFIT = 2026
     # FOLDS, ACCEPTANCE, POLICY are children 0..2 of the seed itself; see RandomStreams
 
 

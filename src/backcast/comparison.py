@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
@@ -13,20 +13,25 @@ from typing import Any
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._auto import resolve_evaluator
+from backcast._auto import Choice, resolve_by_kind, resolve_evaluator
 from backcast._equality import ContentEquality
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
 from backcast._serialization import from_json, to_json
+from backcast.checks.policy import probe_policy
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
 from backcast.evaluation import complete_estimate, run_evaluator
 from backcast.evaluators._replicate_statistics import Precision
 from backcast.policies._calls import describe
+from backcast.policies.base import is_learning
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000
+MARTINGALES = {"martingale", "asymptotic martingale"}
+UNPAIRED = "normal, errors added"
+ERRORS_ADDED = "The policies were evaluated one by one; differences add their errors as if they were independent."
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,30 +184,54 @@ def compare(
             "exchangeable": exchangeable,
         },
     )
-    evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
+    fixed = {name: policy for name, policy in policies.items() if not is_learning(policy)}
+    learners = {name: policy for name, policy in policies.items() if name not in fixed}
+    alone: Choice | None = None
+    if isinstance(evaluator, str) and evaluator == "auto" and fixed and learners:
+        # simulated histories would only add noise to a fixed policy: it is evaluated as if it were alone
+        (evaluator, request, notes), alone = resolve_by_kind(
+            request, list(learners.values()), list(fixed.values()), exchangeable
+        )
+    else:
+        learners = dict(policies)
+        evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
+    for policy in policies.values():
+        probe_policy(policy, request.log, seed)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
     request = with_checkpoint(request, checkpoint, evaluator, facts)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
-        run_jointly = getattr(evaluator, "run_jointly", None)
-        passes = None if run_jointly is None else run_jointly(request, list(policies.values()))
-        if passes is None:
-            return _compare_one_by_one(evaluator, request, policies, notes)
-    estimates = {}
-    for i, (name, policy) in enumerate(policies.items()):
-        own_request = replace(request, policy=policy, policy_name=describe(policy))
-        estimate = evaluator.estimate_of(i, passes, own_request)
-        estimates[name] = complete_estimate(estimate, evaluator, own_request)
-    notes = (*notes, *passes.notes)
-    if not passes.has_standard_errors:
+        estimates: dict[str, Estimate] = {}
+        stopped: tuple[str, ...] = ()
+        if alone is not None:
+            fixed_evaluator, fixed_request, fixed_notes = alone
+            fixed_request = replace(fixed_request, execution=request.execution).scoped("fixed")
+            estimates, stopped = _evaluate_one_by_one(fixed_evaluator, fixed_request, fixed)
+            notes += fixed_notes + stopped
+        run_jointly = None if stopped else getattr(evaluator, "run_jointly", None)
+        passes = None if run_jointly is None else run_jointly(request, list(learners.values()))
+        if passes is not None:
+            for i, (name, policy) in enumerate(learners.items()):
+                own_request = replace(request, policy=policy, policy_name=describe(policy))
+                estimate = evaluator.estimate_of(i, passes, own_request)
+                estimates[name] = complete_estimate(estimate, evaluator, own_request)
+            notes += passes.notes
+        elif not stopped:
+            by_name, stopped = _evaluate_one_by_one(evaluator, request, learners)
+            estimates |= by_name
+            notes += stopped
+    if stopped:
         return Comparison(estimates, (), (), notes)
-    return _comparison(estimates, f"paired {passes.method}", passes.difference_precision, request.level, notes)
+    if passes is not None and not passes.has_standard_errors:
+        return Comparison({name: estimates[name] for name in policies}, (), (), notes)
+    estimates = {name: estimates[name] for name in policies}
+    return _comparison(estimates, _Pairing(estimates, list(learners), passes), level, notes)
 
 
-def _compare_one_by_one(
-    evaluator: Any, request: EvaluationRequest, policies: Mapping[str, Any], notes: tuple[str, ...]
-) -> Comparison:
-    """Evaluate policies one after another; pair them event by event if the influence of events is known."""
+def _evaluate_one_by_one(
+    evaluator: Any, request: EvaluationRequest, policies: Mapping[str, Any]
+) -> tuple[dict[str, Estimate], tuple[str, ...]]:
+    """Evaluate policies one after another; with a note if the run is stopped before the last."""
     estimates: dict[str, Estimate] = {}
     for i, (name, policy) in enumerate(policies.items()):
         own_request = replace(
@@ -212,51 +241,70 @@ def _compare_one_by_one(
             estimates[name] = run_evaluator(evaluator, own_request)
         except StopEvaluation:
             missing = len(policies) - len(estimates)
-            return Comparison(estimates, (), (), (*notes, partial_note(f"all but {missing} policies")))
-    influences = [estimate.influences for estimate in estimates.values() if estimate.influences is not None]
-    if len(influences) == len(policies) and len({influence.size for influence in influences}) == 1:
-
-        def paired(a: int, b: int) -> Precision:
-            difference = influences[a] - influences[b]
-            return Precision(float(difference.var(ddof=1) / difference.size), 0.0, math.inf)
-
-        return _comparison(estimates, "paired by event, normal", paired, request.level, notes)
-    errors = np.array([estimate.std_error for estimate in estimates.values()])
-    if not np.isfinite(errors).all():
-        name = next(iter(estimates.values())).evaluator
-        raise EvaluationError(f"{name} gives no standard error here, so policies cannot be compared with it")
-    note = "The policies were evaluated one by one; differences add their errors as if they were independent."
-
-    def independent(a: int, b: int) -> Precision:
-        return Precision(float(errors[a] ** 2 + errors[b] ** 2), 0.0, math.inf)
-
-    return _comparison(estimates, "normal, errors added", independent, request.level, (*notes, note))
+            return estimates, (partial_note(f"all but {missing} policies"),)
+    return estimates, ()
 
 
-def _comparison(
-    estimates: dict[str, Estimate],
-    method: str,
-    precision_of: Callable[[int, int], Precision],
-    level: float,
-    notes: tuple[str, ...],
-) -> Comparison:
-    """Return the comparison of all pairs; ``precision_of(a, b)`` is the precision of the difference of two values."""
+class _Pairing:
+    """How precise the difference of two estimates is, by what they have in common.
+
+    Policies that were run jointly are paired by their passes, fixed policies event by event by the influences of
+    events on their values, and a fixed policy with one that was run in passes by the influences on both. Otherwise
+    errors are added as if they were independent.
+    """
+
+    def __init__(self, estimates: Mapping[str, Estimate], joint: Sequence[str], passes: Any) -> None:
+        self._estimates, self._passes = list(estimates.values()), passes
+        names = list(estimates)
+        self._place = {} if passes is None else {names.index(name): i for i, name in enumerate(joint)}
+
+    def precision(self, a: int, b: int) -> tuple[Precision, str]:
+        """Return the precision of the difference of two estimates, and the method."""
+        first, second = self._estimates[a], self._estimates[b]
+        if a in self._place and b in self._place:
+            places = self._place[a], self._place[b]
+            return self._passes.difference_precision(*places), f"paired {self._passes.method}"
+        one, other = first.influences, second.influences
+        if one is not None and other is not None and one.size == other.size:
+            if a not in self._place and b not in self._place:
+                difference = one - other
+                precision = Precision(float(difference.var(ddof=1) / difference.size), 0.0, math.inf)
+                return precision, "paired by event, normal"
+            if hasattr(self._passes, "fixed_difference_precision"):
+                joint, influences = (a, other) if a in self._place else (b, one)
+                precision = self._passes.fixed_difference_precision(self._place[joint], influences)
+                return precision, f"paired {self._passes.method}"
+        for estimate in (first, second):
+            if not math.isfinite(estimate.std_error):
+                raise EvaluationError(
+                    f"{estimate.evaluator} gives no standard error here, so policies cannot be compared with it"
+                )
+        return Precision(first.std_error**2 + second.std_error**2, 0.0, math.inf), UNPAIRED
+
+
+def _comparison(estimates: dict[str, Estimate], pairing: _Pairing, level: float, notes: tuple[str, ...]) -> Comparison:
+    """Return the comparison of all pairs."""
     names = list(estimates)
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
     pair_level = 1 - (1 - level) / len(pairs)
     variances = np.array([estimate.std_error**2 for estimate in estimates.values()])
     covariance = np.diag(variances)
+    # valid for loggers that learn if each of the estimates is
+    assumptions = {"" if estimate.interval is None else estimate.interval.assumption for estimate in estimates.values()}
+    assumption = "asymptotic martingale" if assumptions <= MARTINGALES else "independent"
     differences = []
     for a, b in pairs:
-        precision = precision_of(a, b)
+        precision, method = pairing.precision(a, b)
         error, value = precision.std_error, float(values[a] - values[b])
         covariance[a, b] = covariance[b, a] = (variances[a] + variances[b] - error**2) / 2
         half_width = student_quantile(pair_level, precision.degrees_of_freedom) * error
-        interval = Interval(value - half_width, value + half_width, level, method, "independent", DIFFERENCE)
+        interval = Interval(value - half_width, value + half_width, level, method, assumption, DIFFERENCE)
         monte_carlo_error = math.sqrt(precision.monte_carlo)
         freedom = precision.degrees_of_freedom
         differences.append(Difference(names[a], names[b], value, error, interval, monte_carlo_error, freedom))
+    if any(difference.interval.method == UNPAIRED for difference in differences):
+        notes = (*notes, ERRORS_ADDED)
     if len(pairs) > 1:
         simultaneous = f"their intervals hold simultaneously at {100 * level:g} % (Bonferroni)"
         notes = (*notes, f"{len(pairs)} pairs are compared; {simultaneous}.")

@@ -33,7 +33,8 @@ class Interval(ContentEquality):
     """A confidence interval with its level, method, assumption and estimand.
 
     ``assumption`` is one of "independent" (events are i.i.d.), "martingale" (any logger that does not look ahead),
-    "asymptotic" (enough events; also wherever propensities were estimated), "asymptotic martingale" (both).
+    "asymptotic" (enough events; also wherever propensities were estimated), "asymptotic martingale" (both),
+    "reward model" (the reward model has the right form).
 
     Examples
     --------

@@ -12,6 +12,7 @@ from backcast._auto import resolve_evaluator
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
+from backcast.checks.policy import probe_policy
 from backcast.estimate import Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals.learning import ResultInterval, Segments
@@ -120,6 +121,7 @@ def evaluate(
         },
     )
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
+    probe_policy(policy, request.log, seed)
     request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))

@@ -86,6 +86,8 @@ EVALUATORS: dict[str, Any] = {
     "PessimisticDR": bc.PessimisticDR(),
     "SubGaussian": bc.SubGaussian(),
     "MRDR": bc.MRDR(),
+    "StableVar": bc.StableVar(),
+    "CADR": bc.CADR(),
     "CVaR": bc.CVaR(0.25),
     "RewardQuantile": bc.RewardQuantile(0.5),
     "auto": "auto",
@@ -192,7 +194,7 @@ def evaluations(folder: Path) -> dict[str, Any]:
     """Every evaluator, on a log in memory and on a stream, for policies compiled and not, with one job and two."""
     recorded = {}
     for name, evaluator in EVALUATORS.items():
-        kind = {"uniform": name == "Replay", "logging": name == "CAB"}
+        kind = {"uniform": name == "Replay", "logging": name in ("CAB", "StableVar")}
         logs = {"memory": memory_log(**kind), "stream": stream_log(folder, **kind)}
         for place, (policy, make) in itertools.product(logs, POLICIES.items()):
             learns = policy not in FIXED

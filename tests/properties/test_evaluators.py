@@ -40,24 +40,26 @@ EVALUATORS = exported(bc) | exported(stationary)
 K = 3
 
 
-class Unscored:
-    """A learner that cannot be asked: evaluators of learners find that out, others refuse it before."""
+class Unteachable:
+    """A learner that cannot be taught: evaluators of learners find that out, others refuse it before."""
 
     def probabilities(self, contexts: Any, available: Any = None) -> Any:
-        raise bc.PolicyError("asked")
+        return np.full((len(contexts), 2), 0.5)
 
-    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None: ...
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        raise bc.PolicyError("taught")
 
 
 def takes_learners(evaluator: Any) -> bool:
-    log = bc.Log(np.ones((4, 1)), [0, 1, 0, 1], [1, 0, 1, 0], [0.5] * 4)
+    # at least half of the events are accepted: none of 40 with odds of 1e-12
+    log = bc.Log(np.ones((40, 1)), [0, 1] * 20, [1, 0] * 20, [0.5] * 40)
     try:
-        bc.evaluate(log, Unscored(), evaluator, reward_model=0.0)
+        bc.evaluate(log, Unteachable(), evaluator, reward_model=0.0)
     except bc.NeedsStationaryPolicy:
         return False
     except bc.PolicyError:
         return True
-    raise AssertionError(f"{evaluator} asked nothing of its policy")
+    raise AssertionError(f"{evaluator} taught its policy nothing")
 
 
 FOR_LEARNERS = [name for name in EVALUATORS if takes_learners(EVALUATORS[name])]

@@ -12,12 +12,25 @@ from backcast._arrays import FloatArray
 from backcast._equality import ContentEquality
 from backcast._request import check_is_policy
 from backcast.errors import PolicyError
+from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies._calls import TOLERANCE, class_name_of, probabilities_of, start_copy, update_on_events
+from backcast.policies._calls import (
+    TOLERANCE,
+    class_name_of,
+    probabilities_of,
+    probability_of,
+    start_copy,
+    update_on_events,
+)
 from backcast.policies.base import batch_size_of, is_learning
+from backcast.policies.compiled import CompiledPolicy
 
 TRAINING_BATCHES = 3  # batches that a learning policy is trained on
 SINGLE_EVENTS = 200  # events that are scored one at a time
+PROBE_EVENTS = 256  # events on which every evaluation checks its policy
+PROBE_TOLERANCE = 1e-6  # models in single precision round differently in blocks of different sizes
+CHANGES = "change between two calls; they may change only in learn"
+DEPENDS_ON_BLOCK = "depend on the other events of the block; score each event separately"
 
 
 @dataclass(frozen=True, eq=False)
@@ -97,12 +110,12 @@ def _check_laws(policy: Any, log: Log, seed: int) -> Iterator[str]:
     probabilities = probabilities_of(policy_copy, log)
     yield "probabilities are >= 0, sum to 1 and are 0 for unavailable actions"
     repeated = probabilities_of(policy_copy, log)
-    _compare(policy, log, probabilities, repeated, "change between two calls; they may change only in learn")
+    _compare(policy, log, probabilities, repeated, CHANGES)
     yield "the same contexts give the same probabilities"
     policy_copy, events = _new_copy(policy, log, seed), log[:: max(1, len(log) // SINGLE_EVENTS)]
     together = probabilities_of(policy_copy, events)
     singly = np.concatenate([probabilities_of(policy_copy, events[k : k + 1]) for k in range(len(events))])
-    _compare(policy, events, together, singly, "depend on the other events of the block; score each event separately")
+    _compare(policy, events, together, singly, DEPENDS_ON_BLOCK)
     yield "the probabilities of an event do not depend on the other events of its block"
     if not is_learning(policy):
         return
@@ -119,6 +132,24 @@ def _check_laws(policy: Any, log: Log, seed: int) -> Iterator[str]:
     yield "the same training data gives the same probabilities"
 
 
+def probe_policy(policy: Any, log: Log | LogStream, seed: int) -> None:
+    """Raise if a policy gives one block two answers, or other answers to half of its events in another order.
+
+    Every evaluation does this on the first events of the log. Built-in kernels score events one by one from a state
+    that only learning changes, so they are not asked.
+    """
+    if isinstance(policy, CompiledPolicy):
+        return
+    head, _ = log.split_head(PROBE_EVENTS)
+    policy_copy = _new_copy(policy, head, seed)
+    score = probability_of if callable(getattr(policy, "probability_of", None)) else probabilities_of
+    first = score(policy_copy, head).reshape(len(head), -1)
+    _compare(policy, head, first, score(policy_copy, head).reshape(first.shape), CHANGES, PROBE_TOLERANCE)
+    order = np.random.default_rng(seed).permutation(len(head))[: (len(head) + 1) // 2]
+    permuted = score(policy_copy, head[order]).reshape(order.size, -1)
+    _compare(policy, head[order], first[order], permuted, DEPENDS_ON_BLOCK, PROBE_TOLERANCE)
+
+
 def _new_copy(policy: Any, log: Log, seed: int) -> Any:
     return start_copy(policy, log, np.random.default_rng(seed))
 
@@ -133,12 +164,17 @@ def _trained_copy(policy: Any, log: Log, seed: int) -> Any:
     return policy_copy
 
 
-def _compare(policy: Any, log: Log, first: FloatArray, second: FloatArray, violation: str) -> None:
+def _compare(
+    policy: Any, log: Log, first: FloatArray, second: FloatArray, violation: str, tolerance: float = TOLERANCE
+) -> None:
     difference = np.abs(first - second)
-    if difference.max() <= TOLERANCE:
+    if difference.max() <= tolerance:
         return
-    row, action = np.unravel_index(int(difference.argmax()), difference.shape)
+    row, action = (int(i) for i in np.unravel_index(int(difference.argmax()), difference.shape))
+    value, other = first[row, action], second[row, action]
+    if difference.shape[1] != log.n_actions:  # the policy answers for the logged actions alone
+        action = int(log.actions[row])
     raise PolicyError(
         f"row {int(log.rows[row])}: {class_name_of(policy)}.probabilities {violation}. Action "
-        f"{log.action_labels[action]!r} had {first[row, action]:g}, then {second[row, action]:g}"
+        f"{log.action_labels[action]!r} had {value:g}, then {other:g}"
     )

@@ -145,7 +145,7 @@ def _normalize(name: str) -> str:
 def _parse_options(name: str, text: str) -> dict[str, Any]:
     """Parse ``key=value,key=value``; commas inside brackets belong to a value."""
     options = {}
-    for part in re.split(r",(?![^\[(]*[\])])", text):
+    for part in re.split(r",(?![^\[({]*[\])}])", text):
         key, sign, value = part.partition("=")
         if sign:
             options[key.strip()] = _parse_value(value.strip())

@@ -124,12 +124,17 @@ class ErrorTerms(NamedTuple):
 
 
 class _Influences(NamedTuple):
-    """Per pass b: value, events it used (empty for all), direct and history influences of these events."""
+    """Per pass b: value, events it used (empty for all), direct and history influences of these events.
+
+    ``subtracted`` are direct influences of all events that are the same in every pass: those of a fixed policy, in a
+    difference to it.
+    """
 
     values: FloatArray
     rows: list[IntArray]
     direct: list[FloatArray]
     history: list[FloatArray]
+    subtracted: FloatArray = NO_VALUES
 
     def minus(self, other: _Influences) -> _Influences:
         """Return the influences on the difference of two policies that were run on the same events."""
@@ -149,6 +154,8 @@ class _Influences(NamedTuple):
                     i, j = np.searchsorted(rows, (start, stop))
                     direct[b, rows[i:j] - start] = self.direct[b][i:j]
                     history[b, rows[i:j] - start] = self.history[b][i:j]
+            if self.subtracted.size:
+                direct -= self.subtracted[start:stop]
             yield direct, history
 
 
@@ -179,6 +186,15 @@ class InfluenceTable:
         covariance = float(np.cov(first.values, second.values)[0, 1])
         shared = 2 * math.sqrt(first_kappa * second_kappa) * covariance * across / same if same > 0 else 0.0
         return self._terms(first.minus(second), max(total - shared, SMALLEST_PAIR_SHARE * total))
+
+    def of_difference_to_fixed(self, policy: int, influences: FloatArray) -> ErrorTerms:
+        """Return the terms of the variance of the difference to a fixed policy, given the influences of events on it.
+
+        The value of a fixed policy has no history and no Monte-Carlo error: each event influences it directly, in every
+        pass by the same amount.
+        """
+        own, predicted, _ = self._influences(policy)
+        return self._terms(own._replace(subtracted=influences / self._n_events), predicted)
 
     def event_influences(self, policy: int) -> FloatArray:
         """Return the influence of each event on one policy's value, the mean over passes, in units of the value."""

@@ -247,7 +247,9 @@ def replay_interval(
     method, level = request.interval, request.level
     if method is None and values.size >= 2:
         error, low, high = student_interval(values, level)
-        return error, Interval(low, high, level, "Student over trajectories", "independent", POLICY_VALUE), ()
+        # given the past, the next trajectory has the same mean whatever the logger did, unless the model looks ahead
+        assumption = "independent" if result.looks_ahead else "asymptotic martingale"
+        return error, Interval(low, high, level, "Student over trajectories", assumption, POLICY_VALUE), ()
     method = Anytime() if method is None else method
     if not isinstance(method, Anytime | TheoremTwo):
         raise OptionError(

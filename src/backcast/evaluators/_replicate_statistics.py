@@ -128,6 +128,11 @@ class ReplicateTable:
         degrees_of_freedom = 2 * (sampling + monte_carlo) ** 2 / noise if noise > 0 else math.inf
         return Precision(sampling, monte_carlo, max(degrees_of_freedom, 1.0))
 
+    def fixed_difference_precision(self, policy: int, influences: FloatArray) -> Precision:
+        """Return the precision of the difference to a fixed policy from full passes, given its influences of events."""
+        terms = self.influences.of_difference_to_fixed(policy, influences)
+        return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom)
+
     def all_precisions(self) -> list[Precision]:
         """Return the precision of all values and of all differences."""
         n = len(self.full[0])

@@ -19,7 +19,7 @@ from backcast._kernels.jit import compiled
 from backcast._parallel.stop import STOPPABLE
 from backcast.errors import BackcastError, PolicyError
 from backcast.log import Log
-from backcast.policies.base import LogPolicy, StartsFresh, batch_size_of, is_learning
+from backcast.policies.base import LogPolicy, NamesActions, StartsFresh, batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
 TOLERANCE = 1e-9  # allowed error of the sum of a row of probabilities
@@ -54,6 +54,8 @@ def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
             f"{class_name_of(policy)} cannot be copied ({problem}); evaluators train a copy. Give it a __deepcopy__"
         ) from problem
     before = [] if isinstance(policy, CompiledPolicy) else [generator_state(g) for g in find_generators(policy)]
+    if isinstance(policy_copy, NamesActions):
+        policy_copy.use_labels(log.action_labels)
     if isinstance(policy_copy, StartsFresh):
         try:
             policy_copy.start(log.n_actions, log.n_features, rng)
@@ -69,8 +71,8 @@ def start_copy(policy: Any, log: Log, rng: np.random.Generator) -> Any:
             f"{class_name_of(policy)} has a random generator of its own, so every simulated history would use the same "
             "random numbers. Take the generator from start(self, n_actions, n_features, rng), or remove it"
         )
-    if is_learning(policy_copy) and batch_size_of(policy_copy) < 1:
-        raise PolicyError(f"{class_name_of(policy)}.batch_size is {batch_size_of(policy_copy)}; it must be at least 1")
+    if is_learning(policy_copy):
+        batch_size_of(policy_copy)  # raises if it is not a number of events
     return policy_copy
 
 

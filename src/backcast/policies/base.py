@@ -1,12 +1,14 @@
-"""The protocols of a policy: Policy, LearningPolicy, StartsFresh and LogPolicy."""
+"""The protocols of a policy: Policy, LearningPolicy, StartsFresh, NamesActions and LogPolicy."""
 
 from __future__ import annotations
 
-from typing import Protocol, TypeGuard, runtime_checkable
+from numbers import Integral
+from typing import Any, Protocol, TypeGuard, runtime_checkable
 
 import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast.errors import PolicyError
 from backcast.log import Log
 
 
@@ -41,6 +43,15 @@ class StartsFresh(Protocol):
 
 
 @runtime_checkable
+class NamesActions(Protocol):
+    """A policy that names actions by their labels; evaluators call ``use_labels`` on their copy, before ``start``."""
+
+    def use_labels(self, labels: tuple[Any, ...]) -> None:
+        """Relate what the policy names to the actions of the log; ``labels[a]`` is the label of action ``a``."""
+        ...
+
+
+@runtime_checkable
 class LogPolicy(Protocol):
     """A policy that reads the log's record of each event, such as the logging policy."""
 
@@ -61,5 +72,16 @@ def is_learning(policy: object) -> TypeGuard[LearningPolicy]:
 
 
 def batch_size_of(policy: object) -> int:
-    """Return how many accepted events the policy learns from at a time (1 by default)."""
-    return int(getattr(policy, "batch_size", 1))
+    """Return how many accepted events the policy learns from at a time (1 by default).
+
+    >>> class Hasty:
+    ...     batch_size = 0
+    >>> batch_size_of(Hasty())
+    Traceback (most recent call last):
+    ...
+    backcast.errors.PolicyError: Hasty.batch_size is 0; it must be at least 1, a whole number
+    """
+    size = getattr(policy, "batch_size", 1)
+    if isinstance(size, bool) or not isinstance(size, Integral) or size < 1:
+        raise PolicyError(f"{type(policy).__name__}.batch_size is {size!r}; it must be at least 1, a whole number")
+    return int(size)

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, final
 
 import numpy as np
 
-from backcast._arrays import BoolArray, Contexts, FloatArray
+from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast._kernels.contexts import mask_of
 from backcast._validation import share
-from backcast.errors import OptionError, PolicyError
+from backcast.errors import OptionError, PolicyError, did_you_mean
 from backcast.log import Log
 from backcast.policies._choice import epsilon_greedy_rows
 
@@ -61,8 +61,9 @@ class Uniform:
 class Fixed:
     """A policy with constant probabilities, or with probabilities that are a given function of the contexts.
 
-    If actions are unavailable, the probabilities of a vector are renormalised over the others; a function must
-    return the ``(n, K)`` probabilities of all actions.
+    Constant probabilities are a vector in the order of the log's actions, one label for a policy that always takes
+    that action, or probabilities by label, in which labels left out have probability 0. If actions are unavailable,
+    they are renormalised over the others. A function must return the ``(n, K)`` probabilities of all actions.
 
     Examples
     --------
@@ -71,31 +72,68 @@ class Fixed:
            [0.25, 0.75]])
     >>> Fixed(lambda x: np.column_stack([x[:, 0] > 0, x[:, 0] <= 0])).probabilities(np.array([[5.0]]))
     array([[1., 0.]])
+    >>> policy = Fixed({"mail": 0.25, "none": 0.75})
+    >>> policy.use_labels(("call", "mail", "none"))  # evaluators do this
+    >>> policy.probabilities(np.zeros((1, 1)))
+    array([[0.  , 0.25, 0.75]])
     """
 
     def __init__(self, probabilities: Any) -> None:
         self._probabilities: Any = probabilities
+        self._vector: FloatArray | None = None
         if callable(probabilities):
             return
-        self._probabilities = vector = np.asarray(probabilities, dtype=np.float64)
+        if isinstance(probabilities, str):
+            probabilities = self._probabilities = {probabilities: 1.0}
+        by_label = isinstance(probabilities, Mapping)
+        try:
+            vector = np.asarray(list(probabilities.values()) if by_label else probabilities, dtype=np.float64)
+        except (TypeError, ValueError) as problem:
+            raise OptionError(
+                f"Fixed({probabilities!r}): give K probabilities, a label, probabilities by label, or a function: "
+                f"{problem}"
+            ) from None
         if vector.ndim == 0:
             raise OptionError(
-                f"Fixed({probabilities!r}): a policy needs K probabilities, as in Fixed([0.5, 0.5]); for a fixed "
-                f"acceptance multiplier write DRns(acceptance={probabilities!r})"
+                f"Fixed({probabilities!r}): a policy needs K probabilities, as in Fixed([0.5, 0.5]); to always take "
+                f"action {probabilities!r} write Fixed({{{probabilities!r}: 1}}); for a fixed acceptance multiplier "
+                f"write DRns(acceptance={probabilities!r})"
             )
         if vector.ndim != 1 or (vector < 0).any() or not abs(vector.sum() - 1) <= 1e-9:
             raise OptionError(f"Fixed({probabilities!r}): give K probabilities >= 0 that sum to 1, or a function")
+        if not by_label:
+            self._probabilities = self._vector = vector
 
     def __repr__(self) -> str:
         if callable(self._probabilities):
             return f"Fixed({getattr(self._probabilities, '__name__', 'function')})"
+        if isinstance(self._probabilities, Mapping):
+            return f"Fixed({self._probabilities!r})"
         return f"Fixed({np.array2string(self._probabilities, threshold=8, separator=', ')})"
+
+    def use_labels(self, labels: tuple[Any, ...]) -> None:
+        """Put probabilities by label in the order of the labels, or check that there is one for each."""
+        if isinstance(self._probabilities, Mapping):
+            for label in self._probabilities:
+                if label not in labels:
+                    raise PolicyError(
+                        f"{self!r}: the log has no action {label!r}{did_you_mean(str(label), map(str, labels))} "
+                        f"Its actions are {list_labels(labels)}"
+                    )
+            self._vector = np.array([float(self._probabilities.get(label, 0.0)) for label in labels])
+        elif self._vector is not None and self._vector.size != len(labels):
+            raise PolicyError(
+                f"{self!r} has {self._vector.size} probabilities, and the log has {len(labels)} actions: "
+                f"{list_labels(labels)}. Give one for each, or probabilities by label: Fixed({{{labels[0]!r}: 1}})"
+            )
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Return the constant probabilities, or those of the function."""
         if callable(self._probabilities):
             return np.asarray(self._probabilities(contexts), dtype=np.float64)
-        block = np.tile(self._probabilities, (contexts.shape[0], 1))
+        if self._vector is None:
+            raise PolicyError(f"{self!r} needs the labels of the actions; call use_labels(log.action_labels) first")
+        block = np.tile(self._vector, (contexts.shape[0], 1))
         if available is None:
             return block
         block = block * available
@@ -104,9 +142,22 @@ class Fixed:
         return np.where(total > 0, block / np.where(total > 0, total, 1.0), available / available.sum(1, keepdims=True))
 
 
+def list_labels(labels: Sequence[Any]) -> str:
+    """Return at most eight labels as text.
+
+    >>> list_labels(("mail", "none")), list_labels(range(20))
+    ("'mail', 'none'", '0, 1, 2, 3, 4, 5, 6, 7, ... (20 in all)')
+    """
+    shown = ", ".join(repr(label) for label in labels[:8])
+    return shown if len(labels) <= 8 else f"{shown}, ... ({len(labels)} in all)"
+
+
 @final
 class FromScores:
     """Epsilon-greedy over fixed scores: a function of the contexts, or a fitted scikit-learn classifier.
+
+    A function returns one column of scores per action, in the order of the log's labels. The columns of a classifier
+    are put in that order by its ``classes_``, which must be the labels.
 
     Examples
     --------
@@ -119,15 +170,33 @@ class FromScores:
         if not callable(function):
             raise OptionError(f"FromScores({scores!r}): give a function of the contexts or a fitted classifier")
         self._function: Callable[[Contexts], Any] = function
+        self._classes = None if function is scores else getattr(scores, "classes_", None)
+        self._columns: IntArray | None = None
         self.epsilon = share("epsilon", epsilon)
 
     def __repr__(self) -> str:
         owner = getattr(self._function, "__self__", self._function)
         return f"FromScores({getattr(owner, '__name__', type(owner).__name__)}, epsilon={self.epsilon:g})"
 
+    def use_labels(self, labels: tuple[Any, ...]) -> None:
+        """Find the column of each action among the classes of the classifier."""
+        if self._classes is None:
+            return
+        classes = np.asarray(self._classes).tolist()
+        if len(classes) != len(labels) or set(classes) != set(labels):
+            raise PolicyError(
+                f"{self!r}: the classes of the classifier are {list_labels(classes)}, and the actions of the log are "
+                f"{list_labels(labels)}. Fit it on the labels of the log, or give FromScores a function that returns "
+                "one column per action in the order of log.action_labels"
+            )
+        self._columns = np.array([classes.index(label) for label in labels])
+
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Return the epsilon-greedy probabilities of the scores."""
-        return greedy_probabilities(np.asarray(self._function(contexts), dtype=np.float64), self.epsilon, available)
+        scores = np.asarray(self._function(contexts), dtype=np.float64)
+        if self._columns is not None:
+            scores = scores[:, self._columns]
+        return greedy_probabilities(scores, self.epsilon, available)
 
 
 @final

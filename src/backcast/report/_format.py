@@ -14,6 +14,7 @@ ASSUMPTIONS = {
     "independent": "assumes that events are independent draws",
     "martingale": "holds for any logger that does not look ahead",
     "asymptotic": "needs many events",
+    "reward model": "assumes the reward model",
     "asymptotic martingale": "holds for any logger that does not look ahead, with many events",
 }
 
