@@ -21,6 +21,7 @@ from backcast.reward_models.cross_fitting import (
     Given,
     OutOfSamplePredictions,
     as_out_of_sample,
+    fit_on_rows,
 )
 from backcast.reward_models.regression import assign_folds
 
@@ -189,7 +190,7 @@ def stream_reward_model(reward_model: Any) -> StreamRewardModel:
 class PredictedPart(NamedTuple):
     """Events of one part of a log whose rewards one model predicts.
 
-    ``positions`` are their positions in the part (None: all of it, in order). ``predict`` returns the predictions
+    ``log`` is the part, ``positions`` are the positions of the events in it (None: all of them, in order). ``predict`` returns the predictions
     ``(m, K)`` for a block and its positions; ``model`` is the fitted model, if there is one; ``constant`` is the
     prediction if it is one number for all. All three are None if rewards are not predicted.
     """
@@ -235,9 +236,8 @@ def _cross_fitted_parts(cross_fit: CrossFit, log: Log, rng: np.random.Generator)
     """Yield the folds with the models of ``CrossFit.predictions``, without a table of events times actions."""
     fold = assign_folds(len(log), min(cross_fit.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
-        held_out = np.flatnonzero(fold == number)
-        model = copy.deepcopy(cross_fit.model).fit(log[fold != number])
-        yield _part_of_model(model, log[held_out], held_out)
+        model = fit_on_rows(cross_fit.model, log, np.flatnonzero(fold != number))
+        yield _part_of_model(model, log, np.flatnonzero(fold == number))
 
 
 def _part_of_known_model(model: Fitted | Given, part: Log) -> PredictedPart:

@@ -183,19 +183,25 @@ def _weight_parts(
             yield from (weight(policy, models[0], *block) for block in _cut_blocks(models[0].log))
             continue
         # each model has events from the whole part: they are written back in log order
-        ordered = WeightedBlock(*np.empty((4, sum(len(model.log) for model in models))))
+        ordered = WeightedBlock(*np.empty((4, len(models[0].log))))
         for model in models:
             assert model.positions is not None
-            for block, positions in _cut_blocks(model.log):
-                for column, values in zip(ordered, weight(policy, model, block, positions), strict=True):
-                    column[model.positions[positions]] = values
+            for start in range(0, model.positions.size, _block_length(model.log)):
+                positions = model.positions[start : start + _block_length(model.log)]
+                # a block is copied out of the log, not all events of the model
+                block = weight(policy, model, model.log[positions], positions)
+                for column, values in zip(ordered, block, strict=True):
+                    column[positions] = values
         yield ordered
 
 
+def _block_length(log: Log) -> int:
+    return max(1, min(LARGEST_BLOCK, LARGEST_TABLE // log.n_actions))
+
+
 def _cut_blocks(log: Log) -> Iterator[tuple[Log, IntArray]]:
-    n = max(1, min(LARGEST_BLOCK, LARGEST_TABLE // log.n_actions))
-    for start in range(0, len(log), n):
-        stop = min(start + n, len(log))
+    for start in range(0, len(log), _block_length(log)):
+        stop = min(start + _block_length(log), len(log))
         yield log[start:stop], np.arange(start, stop)
 
 

@@ -12,7 +12,7 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import FloatArray
+from backcast._arrays import FloatArray, IntArray
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
 from backcast.reward_models.regression import Joint, PerAction, RewardModel, assign_folds
@@ -135,7 +135,7 @@ class CrossFit:
         predicted = np.empty((n, log.n_actions))
         for f in range(folds):
             held_out = fold == f
-            predicted[held_out] = _predict(_fit_copy(self.model, log[~held_out]), log[held_out])
+            predicted[held_out] = _predict(fit_on_rows(self.model, log, np.flatnonzero(~held_out)), log[held_out])
         return OutOfSamplePredictions(log, predicted)
 
 
@@ -286,6 +286,14 @@ def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int
 def _prior(log: Log) -> float:
     """Return the prediction before the first fit; the range of the logged rewards would reveal later events."""
     return 0.0 if log.reward_range is None else (log.reward_range[0] + log.reward_range[1]) / 2
+
+
+def fit_on_rows(model: RewardModel, log: Log, rows: IntArray) -> RewardModel:
+    """Return a copy of the model, fitted on the events at these positions; without a copy of them if it can do that."""
+    model = copy.deepcopy(model)
+    fit_rows = getattr(model, "fit_rows", None)
+    fitted: RewardModel = model.fit(log[rows]) if fit_rows is None else fit_rows(log, rows)
+    return fitted
 
 
 def _fit_copy(model: RewardModel, log: Log) -> RewardModel:

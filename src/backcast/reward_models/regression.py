@@ -10,7 +10,7 @@ import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
 from backcast.errors import OptionError
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 
 MAX_CLASSES = 100  # rewards with more distinct values are a quantity, not classes
 RARE_CLASS = 10  # a class with fewer examples may make a classifier's internal cross-validation fail
@@ -107,13 +107,27 @@ class PerAction:
 
     def fit(self, log: Log) -> Self:
         """Fit a clone of the estimator for each action."""
-        weights = event_weights(log, self.weights)
-        self._bounds = log.reward_bounds
-        predictors: list[Predictor] = [ConstantPrediction(float(log.rewards.mean()))] * log.n_actions
-        for action, rows in rows_by_action(log):
-            features = action_features(log.contexts, action)[rows]
+        return self._fit(log, log.contexts, np.arange(len(log)))
+
+    def fit_rows(self, log: Log, rows: IntArray) -> Self:
+        """Fit on the events at these positions, as ``fit(log[rows])`` does.
+
+        Contexts are copied for one action at a time: a copy of four fifths of a log would be most of the memory of
+        cross-fitting.
+        """
+        if callable(self.weights):
+            return self.fit(log[rows])
+        return self._fit(replace_columns(log, contexts=np.zeros((len(log), 0)))[rows], log.contexts, rows)
+
+    def _fit(self, events: Log, contexts: Contexts, positions: IntArray) -> Self:
+        """Fit on events whose contexts are at these positions of ``contexts``."""
+        weights = event_weights(events, self.weights)
+        self._bounds = events.reward_bounds
+        predictors: list[Predictor] = [ConstantPrediction(float(events.rewards.mean()))] * events.n_actions
+        for action, rows in rows_by_action(events):
+            features = action_features(contexts, action)[positions[rows]]
             row_weights = None if weights is None else weights[rows]
-            predictors[action] = fit_regression(self.estimator, features, log.rewards[rows], row_weights)
+            predictors[action] = fit_regression(self.estimator, features, events.rewards[rows], row_weights)
         self._predictors = predictors
         return self
 
@@ -336,7 +350,8 @@ def fit_regression(estimator: Any, features: Contexts, rewards: FloatArray, weig
     from sklearn.base import clone, is_classifier
     from sklearn.linear_model import Ridge
 
-    estimator = Ridge(alpha=1.0) if estimator is None else clone(estimator)
+    # the features are a copy already
+    estimator = Ridge(alpha=1.0, copy_X=False) if estimator is None else clone(estimator)
     fit_options = {} if weights is None else {_weight_keyword(estimator): weights}
     if not is_classifier(estimator):
         return _FlatRegressor(estimator.fit(features, rewards, **fit_options))
