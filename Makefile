@@ -1,6 +1,8 @@
 # Needs Python 3.11 or newer and make; everything else goes into .venv.
 PYTHON ?= python3
-VENV := .venv
+# A Python that is named on the command line gets an environment of its own: make test PYTHON=python3.13
+NAMED := $(filter command line,$(origin PYTHON))
+VENV := .venv$(if $(NAMED),-$(shell $(PYTHON) -c 'import sys; print("%d.%d" % sys.version_info[:2])'))
 BIN := $(VENV)/bin
 # Modules are compiled when they are first imported: compiling all of them at once is most of an installation.
 PIP := -m pip --disable-pip-version-check install -qq --no-compile
@@ -71,7 +73,7 @@ fuzz: $(FUZZER) ## search for inputs that break the parsers, and read files of f
 	.fuzz-venv/bin/python -m bench.fuzz $(FUZZ_SECONDS) fuzz-findings
 
 clean: ## remove what the targets above made
-	rm -rf $(VENV) .bench-venv .fuzz-venv fuzz-findings site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
+	rm -rf .venv .venv-* .bench-venv .fuzz-venv fuzz-findings site build dist report.html .mypy_cache .pytest_cache .ruff_cache .hypothesis .import_linter_cache
 	find src tests bench -name __pycache__ -type d -prune -exec rm -rf {} +
 
 $(BIN)/python:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import signal
 from collections.abc import Callable
 from pathlib import Path
 
@@ -12,6 +13,10 @@ from hypothesis import HealthCheck, settings
 from backcast.log import Log
 from tests.support.logs import random_log
 from tools.chromium import HOW_TO_ADD, find_chromium
+
+# Processes that tests start and interrupt inherit a signal that is ignored, as SIGINT is under nohup or in the background.
+if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
+    signal.signal(signal.SIGINT, signal.default_int_handler)
 
 FAST_EXAMPLES = 5  # examples per property in ``make test-fast``
 # The same examples in every run, and no deadline that a busy machine could miss.

@@ -15,6 +15,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._auto import Choice, resolve_by_kind, resolve_evaluator
 from backcast._equality import ContentEquality
+from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
@@ -199,6 +200,7 @@ def compare(
         probe_policy(policy, request.log, seed)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
     request = with_checkpoint(request, checkpoint, evaluator, facts)
+    announce(request, evaluator, list(policies.values()), notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimates: dict[str, Estimate] = {}

@@ -9,6 +9,7 @@ from os import PathLike
 from typing import Any
 
 from backcast._auto import resolve_evaluator
+from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
 from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
@@ -123,6 +124,7 @@ def evaluate(
     evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     probe_policy(policy, request.log, seed)
     request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
+    announce(request, evaluator, [policy], notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimate = run_evaluator(evaluator, request)

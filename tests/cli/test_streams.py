@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import json
 import shlex
+import subprocess
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -12,10 +14,13 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+import backcast as bc
 from backcast.checks import log as log_checks
 from backcast.cli import main
 from backcast.cli import run as cli_run
-from backcast.io import limits
+from backcast.io import _file_stream, limits
+from backcast.io._file_stream import FileLogStream
+from backcast.io.limits import size_error
 
 COLUMNS = "--context f --action shown --reward click --propensity p --reward-range 0 1"
 
@@ -67,7 +72,8 @@ def test_a_log_too_large_for_memory_is_read_in_parts(
     assert main(shlex.split(f"evaluate {words}")) == 0
     status = capsys.readouterr().err
     # 600 events of one feature and four more columns of eight bytes
-    assert "the log needs 0 MB of memory and 0 MB are free; it is read in parts (--no-stream" in status
+    sizes = "the log needs 24 KB of memory and its evaluation 173 KB, and 40 KB are free"
+    assert f"{sizes}; it is read in parts (--no-stream" in status
     assert main(shlex.split(f"evaluate {words} --no-stream")) == 0
     assert "in parts" not in capsys.readouterr().err
     assert main(shlex.split(f"check log.parquet {COLUMNS}")) == 0
@@ -120,14 +126,82 @@ def test_a_log_that_cannot_be_streamed_is_refused(capsys: pytest.CaptureFixture[
     assert "propensities are estimated are read whole" in capsys.readouterr().err
 
 
-def test_free_memory_is_what_the_system_and_the_group_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(limits, "MEMINFO", folder / "meminfo")
-    monkeypatch.setattr(limits, "CGROUP", folder)
+def test_a_log_that_turns_out_too_large_is_read_in_parts(
+    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    def run_out_of_memory(self: FileLogStream) -> None:
+        raise size_error(600, 24_000)
+
+    monkeypatch.setattr(FileLogStream, "read", run_out_of_memory)
+    words = f"evaluate log.parquet {COLUMNS} --policy uniform --evaluator ips"
+    assert main(shlex.split(words)) == 0
+    assert "the log does not fit in memory; it is read in parts" in capsys.readouterr().err
+    assert main(shlex.split(f"{words} --no-stream")) == 7
+    assert "more than there is; leave out --no-stream to read it in parts" in capsys.readouterr().err
+
+
+def test_free_memory_is_what_the_system_and_the_groups_leave(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(limits, "PROC", folder)
+    monkeypatch.setattr(limits, "CGROUP", folder / "cgroup")
+    monkeypatch.setattr(limits, "_process_limits", lambda: ())
     assert limits.free_memory() is None
-    (folder / "meminfo").write_text("MemTotal:  8000 kB\nMemAvailable:   4000 kB\n")
+    (folder / "meminfo").write_text("MemTotal:  8000 kB\nMemAvailable:   4000 kB\nHugePages_Total: 0\n")
     assert limits.free_memory() == 4_096_000
-    (folder / "memory.max").write_text("3000000\n")
-    (folder / "memory.current").write_text("1000000\n")
-    assert limits.free_memory() == 2_000_000
-    (folder / "memory.max").write_text("max\n")
+
+    def write_group(path: str, limit: str, names: tuple[str, str, str]) -> None:
+        group = folder / "cgroup" / path
+        group.mkdir(parents=True, exist_ok=True)
+        (group / names[0]).write_text(f"{limit}\n")
+        (group / names[1]).write_text("1000000\n")
+        (group / "memory.stat").write_text(f"anon 1\n{names[2]} 100000\n")
+
+    version_2 = ("memory.max", "memory.current", "inactive_file")
+    write_group("", "3000000", version_2)
+    assert limits.free_memory() == 2_100_000
+    write_group("", "max", version_2)
     assert limits.free_memory() == 4_096_000
+    # a group of its own, whose parent is the one with the limit
+    (folder / "self").mkdir()
+    (folder / "self" / "cgroup").write_text("0::/slice/job\n")
+    write_group("slice/job", "max", version_2)
+    write_group("slice", "2500000", version_2)
+    assert limits.free_memory() == 1_600_000
+    (folder / "self" / "cgroup").write_text("4:memory:/job\n1:cpu:/job\n")
+    write_group("memory/job", "2000000", ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file"))
+    assert limits.free_memory() == 1_100_000
+
+
+@pytest.mark.parametrize("kind", ["RLIMIT_AS", "RLIMIT_DATA"])
+def test_free_memory_is_what_the_process_may_have(kind: str) -> None:
+    code = (
+        f"import resource; resource.setrlimit(resource.{kind}, (2**32, 2**32))\n"
+        "from backcast.io.limits import free_memory, total_memory; print(free_memory(), total_memory())"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=120, check=True)
+    free, total = map(int, done.stdout.split())
+    assert 0 < free < total <= 2**32
+
+
+def test_parts_are_smaller_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
+    columns = {"context": "f", "action": "shown", "reward": "click", "propensity": "p"}
+    stream = bc.scan_log("log.parquet", **columns)
+    assert [len(part) for part in stream.parts()] == [600]
+    # 40 bytes per row, and room for a sixteenth of what is free
+    monkeypatch.setattr(_file_stream, "FEWEST_ROWS", 50)
+    monkeypatch.setattr(_file_stream, "free_memory", lambda: 16 * 40 * 250)
+    assert [len(part) for part in stream.parts()] == [250, 250, 100]
+    build_part = FileLogStream._build_part
+
+    def build_small_part(self: FileLogStream, batches: Any, n: int, *rows: int) -> bc.Log:
+        if n > limit:
+            raise MemoryError
+        return build_part(self, batches, n, *rows)
+
+    monkeypatch.setattr(FileLogStream, "_build_part", build_small_part)
+    limit = 70
+    parts = list(stream.parts())
+    assert [len(part) for part in parts] == [63, 62, 63, 62, 63, 62, 63, 62, 50, 50]
+    assert np.concatenate([part.rows for part in parts]).tolist() == list(range(600))
+    limit = 10
+    with pytest.raises(bc.ResourceError, match="more than there is; use fewer columns, or allow more memory"):
+        list(stream.parts())

@@ -7,6 +7,7 @@ name of the cache folder therefore contains a digest of every source file with k
 from __future__ import annotations
 
 import hashlib
+import logging
 import os
 import tempfile
 from collections.abc import Callable, Iterator
@@ -22,6 +23,10 @@ from numba.core import cgutils
 from numba.extending import intrinsic
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+# Numba writes its bytecode to the log, some 90,000 lines at DEBUG; a program that wants them sets the level itself.
+if logging.getLogger("numba").level == logging.NOTSET:
+    logging.getLogger("numba").setLevel(logging.WARNING)
 
 
 @cache

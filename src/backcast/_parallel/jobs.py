@@ -13,6 +13,7 @@ from collections.abc import Callable, Generator, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
+from backcast._logging import logger
 from backcast._parallel.checkpoint import Checkpoint
 from backcast._parallel.stop import STOPPABLE
 from backcast._parallel.time_limit import time_limit_error
@@ -78,6 +79,7 @@ def run_jobs(
     if checkpoint is not None:
         stored = {i: checkpoint.get(job.file_name, result_types) for i, job in enumerate(jobs)}
         results = {i: entry.value for i, entry in stored.items() if entry is not None}
+        logger.info("%d of %d jobs are in the checkpoint %s", len(results), len(jobs), checkpoint.folder)
     # results that are stored are wanted one by one, as soon as they exist
     backend = select_backend(execution.n_jobs, execution.time_limit, threads=threads, one_by_one=checkpoint is not None)
     reported = 0
@@ -93,6 +95,7 @@ def run_jobs(
                 with STOPPABLE:
                     i, result = next(computed)
                 results[i] = result
+                logger.debug("%s finished, %d of %d", jobs[i].name, len(results), len(jobs))
                 if checkpoint is not None:
                     checkpoint.put(jobs[i].file_name, result, result_types)
         except StopEvaluation:
@@ -129,6 +132,7 @@ def _compute(
             if not any(kind.__name__ in WORKER_LOSSES for kind in type(error).__mro__):
                 raise
             deaths += 1
+            logger.warning("a worker died (%s); its jobs are run again", type(error).__name__)
             if deaths == MAX_DEATHS:
                 raise WorkError(
                     f"workers died {deaths} times in a row while running {jobs[missing[0]].name} and the jobs sent "

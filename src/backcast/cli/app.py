@@ -9,6 +9,7 @@ from typing import Annotated
 
 import typer
 
+from backcast._logging import logger
 from backcast.cli import options as o
 from backcast.cli.settings import Settings, command
 from backcast.cli.signals import watch_signals
@@ -79,6 +80,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
                 _print_error_document(kind, str(error or problem), FAILED if error is None else error.exit_code)
             if error is None:
                 raise
+            logger.debug("the error in full", exc_info=problem)
             print(f"error: {printable(str(error))}", file=sys.stderr)
             return error.exit_code
         if code == INTERRUPTED:
@@ -133,8 +135,20 @@ def _set_options(
     version: Annotated[
         bool, typer.Option("--version", callback=_show_version, is_eager=True, help="Show the version and exit.")
     ] = False,
+    log_level: Annotated[
+        str | None,
+        typer.Option(metavar="LEVEL", help="Write log messages to the error stream: debug, info, warning or error."),
+    ] = None,
 ) -> None:
     """Options of backcast itself."""
+    if log_level is not None:
+        import logging
+
+        levels = {name: getattr(logging, name.upper()) for name in ("debug", "info", "warning", "error")}
+        if log_level.lower() not in levels:
+            raise OptionError(f"log-level is {log_level!r}; it must be one of {', '.join(levels)}")
+        logging.basicConfig(format="%(asctime)s %(levelname)s %(name)s: %(message)s")
+        logging.getLogger("backcast").setLevel(levels[log_level.lower()])
 
 
 def _epilog(example: str, run_file: str = "", ending: str = EXIT_CODES) -> str:
@@ -237,6 +251,29 @@ def report(
     from backcast.cli.commands import redraw_report
 
     redraw_report(result, report, {"png": png, "svg": svg}, json=json, quiet=quiet)
+
+
+@app.command(
+    epilog=f"Example, in a Dockerfile:\n\nRUN backcast warmup --policy linucb --contexts dense\n\n{EXIT_CODES}"
+)
+def warmup(
+    policy: Annotated[
+        list[str] | None,
+        typer.Option(help="Built-in policy, such as linucb; all of them if not given. May be given several times."),
+    ] = None,
+    contexts: Annotated[
+        list[str] | None,
+        typer.Option(
+            metavar="KIND", help="Kind of contexts: dense, sparse or per-action; all if not given. May be repeated."
+        ),
+    ] = None,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
+) -> None:
+    """Compile the loops of policies now, so that the first run on this machine starts at once."""
+    from backcast.cli.warmup import warm_up
+
+    warm_up(policy or [], contexts or [], json=json, quiet=quiet)
 
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")

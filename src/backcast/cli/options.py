@@ -206,7 +206,7 @@ LOG = _panel(
         "stream",
         TRUTH,
         "Whether the log is read in parts and never held in memory whole. If not given, this is done for logs that "
-        "would need more than half of the free memory.",
+        "would not fit in the free memory together with their evaluation.",
         flags="--stream/--no-stream",
     ),
 )

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
+import logging
 import sys
 import warnings
 from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
+from backcast._logging import logger
 from backcast._progress import ProgressBar, progress_bar
 from backcast.cli.signals import Signals, active_signals
 from backcast.errors import printable
+
+LONG_SECONDS = 20.0  # of work from which its forecast is printed
 
 
 def print_status(text: str) -> None:
@@ -35,6 +39,30 @@ class RunProgress(NamedTuple):
         self.signals.raise_if_received()
 
 
+class _ForecastLines(logging.Handler):
+    """Prints forecasts of long work as status lines."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        if getattr(record, "forecast_seconds", 0.0) >= LONG_SECONDS:
+            print_status(f"{record.getMessage()}; Ctrl-C ends it with the estimate so far")
+
+
+@contextmanager
+def forecasts_as_lines(*, quiet: bool) -> Iterator[None]:
+    """Print forecasts of long work, unless quiet."""
+    handler, level = _ForecastLines(), logger.level
+    if quiet:
+        yield
+        return
+    logger.addHandler(handler)
+    logger.setLevel(min(level or logging.INFO, logging.INFO))
+    try:
+        yield
+    finally:
+        logger.removeHandler(handler)
+        logger.setLevel(level)
+
+
 @contextmanager
 def watch_run(events: int, tasks: int, *, quiet: bool) -> Iterator[RunProgress]:
     """Show progress on a terminal, stop at a signal, and print each warning of drift once, in one line."""
@@ -45,6 +73,7 @@ def watch_run(events: int, tasks: int, *, quiet: bool) -> Iterator[RunProgress]:
         signals.end_run_at_first(quiet=quiet),
         progress_bar(events, tasks, console=console, disable=quiet or not console.is_terminal) as bar,
         drift_warnings_as_lines(),
+        forecasts_as_lines(quiet=quiet),
     ):
         yield RunProgress(bar, signals)
 

@@ -13,21 +13,21 @@ from pathlib import Path
 from typing import Any, cast
 
 import backcast as bc
+from backcast._forecast import USUAL_PASSES, evaluation_memory
 from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from
 from backcast.cli.progress import print_status, watch_run
 from backcast.cli.settings import Settings
-from backcast.errors import OptionError, StopEvaluation, did_you_mean
-from backcast.io.limits import free_memory
+from backcast.errors import OptionError, ResourceError, StopEvaluation, did_you_mean
+from backcast.io.limits import IN_PARTS, format_bytes, free_memory
 from backcast.io.tables import open_log_files
 
-USUAL_PASSES = 48  # passes over the whole log, for the length of the progress bar
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 VW_OPTIONS = ("n_actions", "hash_size", "reward_range")
 TABLE_OPTIONS = (
     *(*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities"),
     *("one_hot", "where", "delimiter", "encoding"),
 )
-MEMORY_SHARE = 0.5  # of the free memory that a log may fill: an evaluation needs memory beside the log
+MEMORY_SHARE = 0.9  # of the free memory that an evaluation may fill: other programs need some as well
 ENGINES = ("local", "dask", "ray")
 CONNECT_SECONDS = 10  # for a scheduler to respond, and for its first worker to appear
 
@@ -271,25 +271,43 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
                 "stream is set, but logs of Vowpal Wabbit and logs whose propensities are estimated are read whole; "
                 "leave it out"
             )
-        if not is_vw:
-            return bc.read_log(path, **_column_arguments(settings))
-        file_format = None if settings.get("format") == "vw" else settings.get("format")
-        pairs = settings.get_list("interactions")
-        named: dict[Any, Any] = {(): "auto", ("auto",): "auto", ("none",): None}
-        interactions = named.get(tuple(pairs), pairs)
-        options = _select_arguments(settings, *VW_OPTIONS)
-        return bc.read_vw(path, format=file_format, interactions=interactions, **options)
+        try:
+            if not is_vw:
+                return bc.read_log(path, **_column_arguments(settings))
+            file_format = None if settings.get("format") == "vw" else settings.get("format")
+            pairs = settings.get_list("interactions")
+            named: dict[Any, Any] = {(): "auto", ("auto",): "auto", ("none",): None}
+            interactions = named.get(tuple(pairs), pairs)
+            options = _select_arguments(settings, *VW_OPTIONS)
+            return bc.read_vw(path, format=file_format, interactions=interactions, **options)
+        except ResourceError as problem:
+            # these logs cannot be read in parts
+            raise ResourceError(str(problem).replace(IN_PARTS, "read fewer files")) from None
     stream = open_log_files(path, **_column_arguments(settings))
+    reason = "" if as_stream is not None else _why_stream(stream, settings.get("jobs", 1))
+    if not (as_stream or reason):
+        try:
+            return stream.read()
+        except (ResourceError, MemoryError) as problem:
+            if as_stream is not None:
+                text = str(problem) if isinstance(problem, ResourceError) else f"memory ran out; {IN_PARTS}"
+                raise ResourceError(text.replace(IN_PARTS, "leave out --no-stream to read it in parts")) from None
+            reason = "the log does not fit in memory"
+    if reason and not settings.silent:
+        print_status(f"{reason}; it is read in parts (--no-stream reads it whole)")
+    return stream.in_time_order().with_event_count()
+
+
+def _why_stream(stream: bc.LogStream, n_jobs: int) -> str:
+    """Return the reason to read a log in parts: what an evaluation will hold is more than is free. Empty if it fits."""
     free = free_memory()
-    if as_stream is None and free is not None and stream.bytes_in_memory > MEMORY_SHARE * free:
-        as_stream = True
-        if not settings.silent:
-            needed = _format_bytes(stream.bytes_in_memory)
-            print_status(
-                f"the log needs {needed} of memory and {_format_bytes(free)} are free; it is read in parts "
-                "(--no-stream reads it whole)"
-            )
-    return stream.in_time_order().with_event_count() if as_stream else stream.read()
+    log_bytes, other = stream.bytes_in_memory, evaluation_memory(stream, n_jobs)
+    if free is None or log_bytes + other <= MEMORY_SHARE * free:
+        return ""
+    return (
+        f"the log needs {format_bytes(log_bytes)} of memory and its evaluation {format_bytes(other)}, and "
+        f"{format_bytes(free)} are free"
+    )
 
 
 def _is_vw_log(settings: Settings, path: str) -> bool:
@@ -353,15 +371,6 @@ def _select_arguments(settings: Settings, *keys: str) -> dict[str, Any]:
     """Return the settings of these keys that are set, a range as a tuple."""
     values = {key: settings.get(key) for key in keys if settings.get(key) is not None}
     return {key: tuple(value) if key == "reward_range" else value for key, value in values.items()}
-
-
-def _format_bytes(size: int) -> str:
-    """Return a size with its unit.
-
-    >>> _format_bytes(2_500_000_000), _format_bytes(12_345_678)
-    ('2.5 GB', '12 MB')
-    """
-    return f"{size / 1e9:,.1f} GB" if size >= 1e9 else f"{size / 1e6:,.0f} MB"
 
 
 def describe_log(log: bc.Log | bc.LogStream, source: str) -> dict[str, Any]:

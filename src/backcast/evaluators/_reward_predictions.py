@@ -190,9 +190,9 @@ def stream_reward_model(reward_model: Any) -> StreamRewardModel:
 class PredictedPart(NamedTuple):
     """Events of one part of a log whose rewards one model predicts.
 
-    ``log`` is the part, ``positions`` are the positions of the events in it (None: all of them, in order). ``predict`` returns the predictions
-    ``(m, K)`` for a block and its positions; ``model`` is the fitted model, if there is one; ``constant`` is the
-    prediction if it is one number for all. All three are None if rewards are not predicted.
+    ``log`` is the part, ``positions`` are the positions of the events in it (None: all of them, in order). ``predict``
+    returns the predictions ``(m, K)`` for a block and its positions; ``model`` is the fitted model, if there is one;
+    ``constant`` is the prediction if it is one number for all. All three are None if rewards are not predicted.
     """
 
     log: Log

@@ -17,12 +17,12 @@ import pyarrow as pa
 
 from backcast._log_validation import RowError
 from backcast._time_order import first_disorder, to_time_column
-from backcast.errors import LogError, OptionError, SourceError
+from backcast.errors import LogError, OptionError, ResourceError, SourceError
 from backcast.io._arrow import to_numbers, to_times
 from backcast.io._columns import ColumnLayout
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
 from backcast.io._slices import FileSlice
-from backcast.io.limits import limit_memory
+from backcast.io.limits import IN_PARTS, free_memory, limit_memory, size_error
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
 from backcast.provenance import LogSource
@@ -30,6 +30,10 @@ from backcast.reading_summary import ReadingSummary
 
 PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
+# Bytes of free memory per byte of a part: four parts are in memory (one is processed, two wait, one is read), each with
+# its Arrow columns, the predictions and the tables of probabilities.
+FREE_PER_PART = 16
+FEWEST_ROWS = 256  # rows of a part that are never divided further
 SAMPLE_BLOCKS = 100  # blocks of neighbouring events in a sample
 SORT_REMEDY = (
     "Events of a stream must be in the order of their times: sort the log by them (files may come in any order if "
@@ -88,10 +92,14 @@ class FileLogStream(LogStream):
         """Approximate memory that :meth:`read` takes; the size of the files if the number of events is not known."""
         if self.n_events is None:
             return sum(file_slice.stamp.size or 0 for file_slice in self.slices)
+        return self.n_events * self._bytes_per_row
+
+    @property
+    def _bytes_per_row(self) -> int:
         layout = self.layout
         context = 12 * layout.n_entries if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
-        return self.n_events * (context + tables + 4 * 8)
+        return context + tables + 4 * 8
 
     def average_reward(self) -> float:
         """Return the mean reward, by one pass over the reward column."""
@@ -142,12 +150,38 @@ class FileLogStream(LogStream):
 
     def _read_parts(self) -> Iterator[Log]:
         row = self.first_row
-        for batches in rechunk(self._batches(), self.batch_rows):
-            n = sum(batch.num_rows for batch in batches)
-            yield self._build_part(batches, n, row)
-            row += n
+        try:
+            for batches in rechunk(self._batches(), self._rows_per_part()):
+                for part in self._build_smaller_parts(batches, row):
+                    yield part
+                    row += len(part)
+        except ResourceError as problem:
+            # it is read in parts already
+            raise ResourceError(str(problem).replace(IN_PARTS, "use fewer columns, or allow more memory")) from None
         if row == self.first_row:
             raise self._empty_error()
+
+    def _rows_per_part(self) -> int:
+        """Return ``batch_rows``, or fewer if the parts in memory at a time would fill what is free of it."""
+        free = free_memory()
+        if free is None:
+            return self.batch_rows
+        return max(1, min(self.batch_rows, max(FEWEST_ROWS, free // (FREE_PER_PART * self._bytes_per_row))))
+
+    def _build_smaller_parts(self, batches: list[pa.RecordBatch], row: int) -> Iterator[Log]:
+        """Build one part, or if memory does not suffice for it smaller ones."""
+        n = sum(batch.num_rows for batch in batches)
+        try:
+            parts = [self._build_part(batches, n, row)]
+        except (ResourceError, MemoryError):
+            if n <= FEWEST_ROWS:
+                remedy = "use fewer columns, or allow more memory"
+                raise size_error(n, n * self._bytes_per_row, remedy) from None
+            parts = []
+        yield from parts
+        for half in rechunk(batches, (n + 1) // 2) if not parts else ():
+            yield from self._build_smaller_parts(half, row)
+            row += sum(batch.num_rows for batch in half)
 
     def read(self) -> Log:
         """Return all events as one log in memory, filled batch by batch without a second copy."""

@@ -16,7 +16,8 @@ import pyarrow as pa
 import pyarrow.fs
 
 from backcast._files import check_readable
-from backcast.errors import OptionError, SourceError, did_you_mean
+from backcast.errors import OptionError, ResourceError, SourceError, did_you_mean
+from backcast.io.limits import IN_PARTS
 
 FilePath: TypeAlias = "str | os.PathLike[str]"
 
@@ -313,9 +314,8 @@ def convert_read_errors(path: str, file_format: str) -> Iterator[None]:
     try:
         yield
     except MemoryError as problem:
-        raise SourceError(
-            f"{path}: reading it takes more memory than there is ({_shorten(problem)}); read it in parts with "
-            "scan_log, or fewer columns"
+        raise ResourceError(
+            f"{path}: reading it takes more memory than there is ({_shorten(problem)}); {IN_PARTS}, or fewer columns"
         ) from None
     except (pa.ArrowException, OSError, UnicodeDecodeError) as problem:
         raise SourceError(

@@ -24,7 +24,7 @@ from backcast._log_validation import (
 from backcast.errors import SourceError
 from backcast.io._arrow import find_distinct, flatten_lists, missing_remedy, to_numbers, to_python_values, to_times
 from backcast.io._columns import ColumnLayout
-from backcast.io.limits import check_size
+from backcast.io.limits import check_size, size_error
 from backcast.log import Log
 
 STRIP = 4096  # rows filled at a time, so that the lines of the target stay in the cache: three times faster
@@ -67,11 +67,7 @@ class _LogBuilder:
             self.available = np.empty((n, len(labels))) if layout.available else None
             self.logging = np.empty((n, len(labels))) if layout.logging else None
         except (MemoryError, ValueError):
-            size = 8.0 * n * max(1, layout.n_features)
-            raise SourceError(
-                f"{n:,} rows of {layout.n_features:,} features need {size / 1e9:,.0f} GB, more than there is; "
-                "read it in parts with scan_log"
-            ) from None
+            raise size_error(n, 8.0 * n * (context_numbers + 3 + len(labels) * matrices)) from None
         self.times: list[npt.NDArray[Any]] = []
 
     def add(self, batch: pa.RecordBatch) -> None:

@@ -14,7 +14,7 @@ from typing import IO, Any
 
 import numpy as np
 
-from backcast.errors import LogError, OptionError, SourceError
+from backcast.errors import LogError, OptionError, ResourceError, SourceError
 
 MOST_FEATURES = 2**31 - 1  # column indices of sparse matrices have 32 bits
 MOST_COLUMNS = 100_000  # of a file: Arrow takes 14 KB of memory for each, even if there are few rows
@@ -24,58 +24,98 @@ BYTES_PER_CHARACTER = 10  # memory that a character of a Vowpal Wabbit log takes
 JSON_BLOCK = 2**20  # bytes checked for nesting at a time
 NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 BRACKET_STEPS = bytes.maketrans(b"[]{}", np.array([1, -1, 1, -1], dtype=np.int8).tobytes())
-MEMINFO = Path("/proc/meminfo")
+PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
+IN_PARTS = "read it in parts with scan_log"  # the remedy in errors of read_log; the command line names its flag instead
 
 
 def total_memory() -> int:
-    """Return the bytes that this process can have at most: of the machine, of its control group, of its ulimit."""
-    limits = [_cgroup_limit()]
+    """Return the bytes that this process can have at most: of the machine, of its control groups, of its ulimits."""
+    limits = [limit for limit, _ in _cgroup_limits()] + [limit for limit, _ in _process_limits()]
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))
-    with suppress(ImportError):  # Windows has no resource module
-        import resource
-
-        address_space = resource.getrlimit(resource.RLIMIT_AS)[0]
-        limits.append(None if address_space == resource.RLIM_INFINITY else address_space)
-    return min((limit for limit in limits if limit is not None), default=2**62)
+    return min(limits, default=2**62)
 
 
 def free_memory() -> int | None:
-    """Return the bytes that a process may still take on this machine and in its control group; None if unknown."""
-    free = []
+    """Return the bytes that this process may still take: of the machine, its control groups, its ulimits; or None."""
+    free = [limit - used for limit, used in (*_cgroup_limits(), *_process_limits())]
     with suppress(OSError, KeyError, ValueError):  # only Linux has the file
-        fields = dict(line.split(":") for line in MEMINFO.read_text().splitlines())
-        free.append(1024 * int(fields["MemAvailable"].split()[0]))
-    limit = _cgroup_limit()
-    if limit is not None:
-        with suppress(OSError, ValueError):
-            free.append(limit - int((CGROUP / "memory.current").read_text()))
+        free.append(_read_sizes(PROC / "meminfo")["MemAvailable"])
     return max(0, min(free)) if free else None
 
 
-def _cgroup_limit() -> int | None:
-    with suppress(OSError, ValueError):  # no control group, or the value "max"
-        return int((CGROUP / "memory.max").read_text())
-    return None
+def _read_sizes(path: Path) -> dict[str, int]:
+    """Return the sizes in a file of lines such as "MemFree: 17 kB", in bytes."""
+    lines = (line.split() for line in path.read_text().splitlines())
+    return {words[0].rstrip(":"): 1024 * int(words[1]) for words in lines if len(words) == 3 and words[2] == "kB"}
+
+
+def _process_limits() -> Iterator[tuple[int, int]]:
+    """Yield limit and usage of the address space and of the data of this process, where they are limited."""
+    try:
+        import resource
+    except ImportError:  # Windows
+        return
+    sizes: dict[str, int] = {}
+    with suppress(OSError, ValueError):
+        sizes = _read_sizes(PROC / "self" / "status")
+    for kind, size in ((resource.RLIMIT_AS, "VmSize"), (resource.RLIMIT_DATA, "VmData")):
+        limit = resource.getrlimit(kind)[0]
+        if limit != resource.RLIM_INFINITY:
+            yield limit, sizes.get(size, 0)
+
+
+def _cgroup_limits() -> Iterator[tuple[int, int]]:
+    """Yield limit and usage of the control groups of this process, version 1 and 2, and of their parents."""
+    names = {2: ("memory.max", "memory.current", "inactive_file")}
+    names[1] = ("memory.limit_in_bytes", "memory.usage_in_bytes", "total_inactive_file")
+    folders = {(2, CGROUP): None, (1, CGROUP / "memory"): None}
+    with suppress(OSError, ValueError):
+        for line in (PROC / "self" / "cgroup").read_text().splitlines():
+            _, controllers, path = line.split(":", 2)
+            if controllers in ("", "memory") or "memory" in controllers.split(","):
+                version, root = (1, CGROUP / "memory") if controllers else (2, CGROUP)
+                own = Path(path.lstrip("/"))
+                folders |= {(version, root / folder): None for folder in (own, *own.parents)}
+    for version, folder in folders:
+        limit_name, usage_name, cache_name = names[version]
+        with suppress(OSError, ValueError):  # there is no such file, or its value is "max"
+            limit, usage = int((folder / limit_name).read_text()), int((folder / usage_name).read_text())
+            lines = (folder / "memory.stat").read_text().splitlines()
+            # files in the page cache are given up when memory is needed
+            cached = sum(int(line.split()[1]) for line in lines if line.split()[0] == cache_name)
+            yield limit, max(0, usage - cached)
+
+
+def format_bytes(size: float) -> str:
+    """Return a size with its unit.
+
+    >>> format_bytes(2_500_000_000), format_bytes(12_345_678), format_bytes(640)
+    ('2.5 GB', '12 MB', '1 KB')
+    """
+    if size >= 1e9:
+        return f"{size / 1e9:,.1f} GB"
+    return f"{size / 1e6:,.0f} MB" if size >= 1e6 else f"{max(1.0, size / 1e3):,.0f} KB"
+
+
+def size_error(n_rows: int, size: float, remedy: str = f"{IN_PARTS}, or fewer columns") -> ResourceError:
+    """Return the error for rows that do not fit in memory.
+
+    >>> size_error(2**40, 2**45)
+    ResourceError('1,099,511,627,776 rows need 35,184.4 GB of memory, more than there is; read it in parts with \
+scan_log, or fewer columns')
+    """
+    return ResourceError(f"{n_rows:,} rows need {format_bytes(size)} of memory, more than there is; {remedy}")
 
 
 def check_size(n_rows: int, numbers_per_row: int) -> None:
-    """Refuse a table that does not fit in memory; a number takes eight bytes.
-
-    >>> check_size(2**40, 4)
-    Traceback (most recent call last):
-    backcast.errors.SourceError: 1,099,511,627,776 rows of 4 numbers need 35,184 GB, more than there is; read it in \
-parts with scan_log, or fewer columns
-    """
+    """Refuse a table that does not fit in memory; a number takes eight bytes."""
     if n_rows < 0:
         raise SourceError(f"a file announces {n_rows:,} rows; it is damaged")
     size = 8 * n_rows * numbers_per_row
     if size > total_memory():
-        raise SourceError(
-            f"{n_rows:,} rows of {numbers_per_row:,} numbers need {size / 1e9:,.0f} GB, more than there is; read it in "
-            "parts with scan_log, or fewer columns"
-        )
+        raise size_error(n_rows, size)
 
 
 def limit_memory(batches: Iterable[Any]) -> Iterator[Any]:
@@ -84,9 +124,9 @@ def limit_memory(batches: Iterable[Any]) -> Iterator[Any]:
     for batch in batches:
         n_bytes += batch.nbytes
         if n_bytes > limit // 2:  # the log made of them takes as much again
-            raise SourceError(
-                f"{n_bytes / 1e9:,.1f} GB are read, more follows, and all of it needs more memory than there is; read "
-                "it in parts with scan_log, or fewer columns"
+            raise ResourceError(
+                f"{format_bytes(n_bytes)} are read, more follows, and all of it needs more memory than there is; "
+                f"{IN_PARTS}, or fewer columns"
             )
         yield batch
 

@@ -25,7 +25,7 @@ from backcast.io._columns import DENSE_LIMIT
 from backcast.io._files import FilePath, list_files, list_paths, match_pattern
 from backcast.io._vw_events import EVENT_READERS, Lines, VwEvent, is_adf_line
 from backcast.io._vw_features import FeatureHashing, resolve_interactions
-from backcast.io.limits import MOST_FEATURES, check_positive_integer, check_size, read_lines
+from backcast.io.limits import MOST_FEATURES, check_positive_integer, check_size, read_lines, size_error
 from backcast.log import Log, replace_columns
 from backcast.provenance import log_source
 from backcast.reading_summary import LeftOut
@@ -308,10 +308,7 @@ def _build_contexts(events: list[VwEvent], n_actions: int, hashing: FeatureHashi
     try:
         return hashing.transform(events, n_actions, is_sparse)
     except MemoryError:
-        raise SourceError(
-            f"contexts of shape {shape} need {8 * math.prod(shape) / 1e9:,.0f} GB, more than there is; lower hash_size "
-            "or read fewer files at a time"
-        ) from None
+        raise size_error(shape[0], 8.0 * math.prod(shape), "lower hash_size or read fewer files at a time") from None
 
 
 def _build_mask(events: list[VwEvent], n_actions: int) -> BoolArray | None:
