@@ -14,7 +14,7 @@ from backcast.log import Log
 from tests.support.logs import random_log
 from tools.chromium import HOW_TO_ADD, find_chromium
 
-# Processes that tests start and interrupt inherit a signal that is ignored, as SIGINT is under nohup or in the background.
+# Processes that tests start and interrupt would inherit a signal that is ignored, as SIGINT is under nohup.
 if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
     signal.signal(signal.SIGINT, signal.default_int_handler)
 
