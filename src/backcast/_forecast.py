@@ -18,9 +18,12 @@ from backcast.log import Log
 from backcast.policies._calls import describe, probability_of, start_copy
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
+from backcast.policies.linear import LinearThompson, LinUCB
 
 USUAL_PASSES = 48  # 16 pilot passes and 32 for the value, where their number is chosen by the log
 TIMED_EVENTS = 512  # events that a policy scores to measure its speed
+PRODUCT_SECONDS = 5e-10  # per product of a compiled policy
+INTEGRAL_SECONDS = 6e-5  # per event of LinearThompson, whose probabilities are integrals
 ROUND_SECONDS = 2e-8  # per event and round of clock replay: reading and moving the clock
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
@@ -46,7 +49,7 @@ def evaluation_memory(log: Log | LogStream, n_jobs: int = 1) -> int:
 
 
 def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> float:
-    """Return about how long an evaluation of a log in memory takes: each policy scores some events to be timed.
+    """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
     Reading, reward models and intervals are not included.
     """
@@ -72,7 +75,15 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
 
 
 def seconds_per_event(policy: Any, log: Log) -> float:
-    """Return how long a new copy of the policy takes to score an event; the second call counts, after compilation."""
+    """Return about how long a new copy of the policy takes to score an event.
+
+    Policies in Python are timed. To time a compiled one would compile code that the evaluation does not use, so its
+    cost follows from the number of products.
+    """
+    if isinstance(policy, CompiledPolicy):
+        has_variances = isinstance(policy, LinUCB | LinearThompson)
+        products = log.n_actions * max(1, log.n_features) ** (2 if has_variances else 1)
+        return PRODUCT_SECONDS * products + (INTEGRAL_SECONDS if isinstance(policy, LinearThompson) else 0.0)
     block = log[:TIMED_EVENTS]
     timed = start_copy(policy, block, np.random.default_rng(0))
     probability_of(timed, block)
