@@ -183,8 +183,7 @@ def test_free_memory_is_what_the_process_may_have(kind: str) -> None:
 
 
 def test_parts_are_smaller_where_memory_is_short(monkeypatch: pytest.MonkeyPatch) -> None:
-    columns = {"context": "f", "action": "shown", "reward": "click", "propensity": "p"}
-    stream = bc.scan_log("log.parquet", **columns)
+    stream = bc.scan_log("log.parquet", context="f", action="shown", reward="click", propensity="p")
     assert [len(part) for part in stream.parts()] == [600]
     # 40 bytes per row, and room for a sixteenth of what is free
     monkeypatch.setattr(_file_stream, "FEWEST_ROWS", 50)
