@@ -1,4 +1,4 @@
-"""Commands in a terminal without UTF-8, without a home directory, and with SIGINT ignored."""
+"""Commands in a terminal without UTF-8, and with SIGINT ignored."""
 
 from __future__ import annotations
 
@@ -37,14 +37,6 @@ def test_a_terminal_without_utf_8(environment: dict[str, str], folder: Path) -> 
     assert done.returncode == 2
     assert "prix" in done.stderr
     assert "Traceback" not in done.stderr
-
-
-@pytest.mark.slow
-def test_a_home_directory_that_cannot_be_written(folder: Path) -> None:
-    home = folder / "home"
-    home.mkdir(mode=0o500)
-    done = run_process(f"{EVALUATE} {IPS}", HOME=str(home), XDG_CACHE_HOME="", NUMBA_CACHE_DIR="")
-    assert done.returncode == 0, done.stderr
 
 
 @pytest.mark.slow
