@@ -28,7 +28,7 @@ class Truth(NamedTuple):
         """Return the standard error if all events were spent on live runs."""
         return self.sd_live * math.sqrt(horizon / events)
 
-    def floor(self, spread: float, events: int, histories: float) -> float:
+    def yardstick(self, spread: float, events: int, histories: float) -> float:
         """Return the root of ``sd(R_k)^2 / n + sd_V^2 / N`` for N separate histories (docs/theory.md, section 5)."""
         return math.sqrt(spread**2 / events + self.sd_value**2 / histories)
 

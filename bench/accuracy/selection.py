@@ -118,6 +118,8 @@ def summarize(setting: Setting, trials: Any) -> dict[str, Any]:
         "sd": f"{deviation:.4f}",
         "mean standard error": f"{errors[answered].mean():.4f}",
         "coverage": f"{((low <= truth) & (truth <= high))[answered].mean():.3f}",
+        "below, above": f"{(high < truth)[answered].mean():.3f}, {(low > truth)[answered].mean():.3f}",
+        "correlation": f"{np.corrcoef(values[answered], errors[answered])[0, 1]:+.2f}",
         "refused": f"{(~answered).mean():.0%}",
         "certificate": f"{certificates[answered].mean():.3g}",
     }
@@ -136,8 +138,9 @@ def main() -> None:
     intro = (
         f"Two actions, mean rewards {MEANS[0]:g} and {MEANS[1]:g}, the better one logged with probability p; "
         f"`evaluate(log, policy, horizon={HORIZON})` on {options.logs} logs per row. *threshold m*: after ten rounds "
-        "of exploration, the rare action if it paid at least m times. Refused: share of logs on which a pass fell "
-        "short."
+        "of exploration, the rare action if it paid at least m times. Below, above: share of logs whose interval is "
+        "below or above the truth. Correlation: of value and standard error. Refused: share of logs on which a pass "
+        "fell short."
     )
     table = markdown_table(list(rows[0]), [list(row.values()) for row in rows])
     write_page(options.output / "selection.md", ["# Selection", describe_provenance(origin), intro, table])

@@ -11,7 +11,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backcast as bc
-from bench.accuracy.evaluators import RecordedEstimate, evaluate_all
+from bench.accuracy.evaluators import CONTESTANTS, OURS, PAPER, RecordedEstimate, evaluate_all
 from bench.accuracy.live import Truth, estimate_truth
 from bench.accuracy.worlds import LOGGERS, World, list_worlds, make_world
 from bench.common.output import RESULTS
@@ -55,7 +55,11 @@ class Setting(NamedTuple):
         self, runner: TrialRunner, name: str, function: Callable[..., Any], shared: tuple[Any, ...], count: int
     ) -> list[Any]:
         """Return the results of trials of this setting, stored under the name."""
-        facts = {"setting": list(self)}
+        # estimates of another list of evaluators are not mixed with these
+        facts = {
+            "setting": list(self),
+            **({"evaluators": [*PAPER, *CONTESTANTS, *OURS]} if function is evaluate_log else {}),
+        }
         return runner.run(f"{name}-{self.stem}", function, shared, count, facts, (RecordedEstimate, Truth))
 
 

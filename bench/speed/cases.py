@@ -43,7 +43,10 @@ def run_case(case: Case) -> Timing:
 
 
 def list_comparisons(scale: float = 1.0) -> list[Comparison]:
-    """Return the comparisons; a peer gets as many events as it processes in some seconds, backcast the whole log."""
+    """Return the comparisons; a peer gets as many events as it processes in some seconds.
+
+    Ratios are on the peer's events; the speed on the whole log is in the table of systems.
+    """
     shape = (int(1_000_000 * scale), 10, 20)
 
     def case(module: str, runner: str, events: int = 1_000_000) -> Case:
@@ -56,6 +59,7 @@ def list_comparisons(scale: float = 1.0) -> list[Comparison]:
     return [
         Comparison("epsilon-greedy linear, file to estimate", parquet, vw, 80),
         Comparison("epsilon-greedy linear, Parquet file to estimate", parquet, coba_greedy, 800),
+        Comparison("epsilon-greedy linear, the default call", case("ours", "default", 25_000), coba_greedy),
         Comparison("LinUCB, arrays", linucb, coba_linucb, 400),
         Comparison("a user's NumPy policy, arrays", numpy_policy, coba_greedy, 25),
         Comparison("LinUCB, arrays", linucb, case("peer_contextualbandits", "linucb", 50_000)),

@@ -1,4 +1,4 @@
-"""backcast: DR-ns (Algorithm 1, q = 0.01), one pass over the log with a constant reward model."""
+"""backcast: DR-ns (Algorithm 1, q = 0.01), one pass over the log with a constant reward model; and the default call."""
 
 from __future__ import annotations
 
@@ -14,6 +14,7 @@ from bench.speed.timing import PreparedRun, Runner, main
 
 WARM_UP = 2_000
 PREDICTED = 0.5
+HORIZON = 200  # of the default call
 ACCEPTANCES = [0.001, 0.003, 0.01, 0.03, 0.1, 0.3, 1.0]
 
 
@@ -32,6 +33,17 @@ def prepare_arrays(name: str, policy: Any, evaluator: Any, shape: LogShape, limi
     log = load_log(shape, limit)
     evaluate_once(log[:WARM_UP], policy, evaluator)
     return PreparedRun("backcast DR-ns", name, lambda: evaluate_once(log, policy, evaluator))
+
+
+def prepare_default(shape: LogShape, limit: int) -> PreparedRun:
+    """Prepare the default call: clock replay in many passes, with a cross-fitted reward model and a standard error."""
+    log, policy = load_log(shape, limit), bc.EpsilonGreedy(0.1)
+
+    def run(events: bc.Log, horizon: int) -> tuple[float, None]:
+        return bc.evaluate(events, policy, horizon=horizon, seed=0).value, None
+
+    run(log[:WARM_UP], 20)
+    return PreparedRun("backcast, default call", f"epsilon-greedy, T = {HORIZON}", lambda: run(log, HORIZON))
 
 
 def prepare_parquet(shape: LogShape, limit: int) -> PreparedRun:
@@ -79,6 +91,7 @@ RUNNERS: dict[str, Runner] = {
         "epsilon-greedy", bc.EpsilonGreedy(0.1), bc.DRns(q=0.01), shape, limit
     ),
     "linucb": lambda shape, limit: prepare_arrays("LinUCB", bc.LinUCB(0.3), bc.DRns(q=0.01), shape, limit),
+    "default": prepare_default,
     "numpy-policy": prepare_numpy_policy,
     **{f"fixed-{jobs}": partial(prepare_fixed_policy, jobs) for jobs in (1, 2)},
     **{f"accept-{c:g}": partial(prepare_acceptance, c) for c in ACCEPTANCES},

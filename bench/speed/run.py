@@ -97,8 +97,9 @@ def main() -> None:
     intro = (
         "One uniform log, K = 10, d = 20, for all; each system in its own process on one thread (VW reads on a second "
         "one), all systems in turn, best of the rounds. Converting the log to a system's input types is not timed; "
-        "reading files is, where the table says file. Slow systems get a prefix of the log, and the ratio is given for "
-        "that prefix too."
+        "reading files is, where the table says file. Slow systems get a prefix of the log, and a ratio is always one "
+        "on the same events for both. All rows are one pass of DR-ns with a constant reward model, except the "
+        "default call, which runs many passes and fits a reward model."
     )
     body = [f"## {title}\n\n{section}" for title, section in sections.items()]
     print(write_page(folder / "speed.md", ["# Speed", describe_provenance(origin), intro, *body]))

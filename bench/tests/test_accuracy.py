@@ -10,8 +10,11 @@ import pytest
 import backcast as bc
 from bench.accuracy.evaluators import (
     BUDGET,
+    CONSTANT,
     DEFAULT,
+    ONE_PASS,
     PAPER,
+    PRESET,
     RecordedEstimate,
     evaluate_as_published,
     evaluate_default,
@@ -19,7 +22,7 @@ from bench.accuracy.evaluators import (
 from bench.accuracy.live import Truth, estimate_truth
 from bench.accuracy.open_problem import ACTIONS, POLICIES, WORLD, count_rounds
 from bench.accuracy.settings import Setting, list_settings
-from bench.accuracy.tables import describe_goals, find_row, score_setting
+from bench.accuracy.tables import describe_goals, extremes_table, find_row, score_setting, steps_table
 from bench.accuracy.worlds import LOGGERS, make_world
 from bench.reproduction.protocol import Case
 
@@ -46,11 +49,11 @@ def test_truth_of_a_policy_that_cannot_learn() -> None:
     assert truth.sd_live > truth.sd_value
 
 
-def test_the_floor_and_the_live_limit_are_sums_of_squares() -> None:
+def test_the_yardstick_and_the_live_limit_are_sums_of_squares() -> None:
     truth = Truth(value=0.5, error=0.0, sd_live=0.2, sd_value=0.1)
     assert truth.live_limit(events=400, horizon=4) == pytest.approx(0.02)
-    assert truth.floor(spread=0.0, events=400, histories=100) == pytest.approx(0.01)
-    assert truth.floor(spread=0.6, events=400, histories=4) == pytest.approx(math.hypot(0.03, 0.05))
+    assert truth.yardstick(spread=0.0, events=400, histories=100) == pytest.approx(0.01)
+    assert truth.yardstick(spread=0.6, events=400, histories=4) == pytest.approx(math.hypot(0.03, 0.05))
 
 
 SETTING = Setting("straight", "paper", "LinUCB", events=400, horizon=4)
@@ -69,9 +72,24 @@ def test_a_row_is_scored_by_hand() -> None:
     assert row.rmse == pytest.approx(0.1)
     assert row.efficiency == pytest.approx(5.0)
     # histories share 1/3 and 1/6 of their events: a quarter on average
-    assert row.to_floor == pytest.approx(0.1 / math.hypot(0.03, 0.05))
-    assert row.to_live_floor == pytest.approx(0.1 / math.hypot(0.03, 0.01))
+    assert row.to_yardstick == pytest.approx(0.1 / math.hypot(0.03, 0.05))
+    assert row.to_live_yardstick == pytest.approx(0.1 / math.hypot(0.03, 0.01))
     assert find_row(rows, "RS").logs == 1
+
+
+def test_a_call_without_an_interval_is_not_covered() -> None:
+    estimates = [RecordedEstimate(0.5, 0.4, 0.6, 1.0, 1.0, 0.0, 0.6, 3.0), RecordedEstimate(math.nan, complete=0.0)]
+    (row,) = score_setting(SETTING, Truth(0.5, 0.0, 0.2, 0.1), [{DEFAULT: each} for each in estimates])
+    assert (row.coverage, row.logs) == (0.5, 1)
+
+
+def test_steps_and_extremes_are_ratios_to_the_best_published_evaluator() -> None:
+    values = {"DRns(q=0.01)": 0.54, ONE_PASS: 0.53, PRESET: 0.52, CONSTANT: 0.55, DEFAULT: 0.51}
+    estimates = {name: RecordedEstimate(v, 0.4, 0.6, 1.0, 1.0, 0.0, 0.6, 4.0) for name, v in values.items()}
+    truth = Truth(0.5, 0.0, 0.2, 0.1)
+    tables = {SETTING: (truth, score_setting(SETTING, truth, [estimates, estimates]))}
+    assert steps_table(tables).splitlines()[-1] == "| paper | 1 | 0.75 | 0.50 | 0.25 | 1.25 |"
+    assert "| coverage | 1.00 (straight, paper, LinUCB) | 1.00 (straight, paper, LinUCB) |" in extremes_table(tables)
 
 
 def test_missed_goals_are_listed() -> None:

@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import numpy as np
 
+from bench.speed.cases import Case, Comparison, list_comparisons
 from bench.speed.data import LogColumns, LogShape, format_vw_event, make_columns
 from bench.speed.run import faster
+from bench.speed.tables import comparisons_table
 from bench.speed.timing import PreparedRun, Timing, measure_time
 
 
@@ -30,3 +32,20 @@ def test_the_fastest_round_counts_and_a_failure_only_without_timing() -> None:
     slow, quick = (Timing("s", "w", 10, seconds, 0.0) for seconds in (2.0, 1.0))
     assert faster(slow, quick) == faster(quick, slow) == faster(quick, "failed") == faster("failed", quick) == quick
     assert faster(None, "failed") == "failed"
+
+
+def test_ratios_are_on_the_same_events_for_both_sides() -> None:
+    ours, peer = Case("ours", "linucb", 1000, (1000, 2, 2)), Case("peer_coba", "linucb", 10, (1000, 2, 2))
+    comparison = Comparison("LinUCB", ours, peer, goal=3)
+    results: dict[Case, Timing | str] = {
+        peer: Timing("coba", "LinUCB", 10, 1.0, 0.0),
+        ours: Timing("backcast", "LinUCB", 1000, 1.0, 0.0),
+        ours.with_limit(10): Timing("backcast", "LinUCB", 10, 0.5, 0.0),
+    }
+    assert comparisons_table([comparison], results).splitlines()[-1] == "| LinUCB | coba | 10 | 2.00× | 3× | no |"
+
+
+def test_one_comparison_is_the_default_call() -> None:
+    assert [c.work for c in list_comparisons() if c.ours.runner == "default"] == [
+        "epsilon-greedy linear, the default call"
+    ]
