@@ -32,7 +32,14 @@ from backcast.checks._propensities import (
     rounded_propensities,
     unsupported_actions,
 )
-from backcast.checks._rewards import context_hashes, rank_association, reward_leak, reward_range
+from backcast.checks._rewards import (
+    context_hashes,
+    find_predictors,
+    rank_association,
+    repeated_stretches,
+    reward_leak,
+    reward_range,
+)
 from backcast.checks.log import CHECKS, LogFacts
 from backcast.environments import LinearEnvironment
 from backcast.errors import OptionError
@@ -409,3 +416,88 @@ def test_evaluators_recommended_for_learning_policies() -> None:
 def test_other_objects_than_policies_are_rejected() -> None:
     with pytest.raises(OptionError, match="is not a policy"):
         check(paper_log(60), "greedy")
+
+
+# Copies, leaks and large rewards in logs of few different contexts
+
+
+def discrete_log(rows: Any = slice(None), n: int = 8000, **columns: Any) -> Log:
+    """A log of 360 different contexts, as of age, device and city, with 22 events in each."""
+    generator = rng(7)
+    odds = np.array([0.5, 0.25, 0.25])
+    actions = generator.choice(3, size=n, p=odds)
+    contexts = generator.integers(0, [60, 2, 3], size=(n, 3)).astype(np.float64)
+    rewards = (generator.random(n) < 0.2).astype(np.float64)
+    return Log(contexts[rows], actions[rows], rewards[rows], odds[actions][rows], **columns)
+
+
+@pytest.mark.parametrize("context", ["discrete", "none"])
+def test_an_appended_stretch_is_found_in_any_log(context: str) -> None:
+    log = discrete_log(np.r_[0:8000, 0:400])
+    if context == "none":
+        log = Log(None, log.actions, log.rewards, log.propensities)
+    finding = check(log)["duplicates"]
+    assert finding.verdict == "warn"
+    assert "events repeat earlier stretches of the log" in finding.message
+    assert finding.figure == pytest.approx(400 / 8400, rel=0.1)
+    assert check(log[:8000])["duplicates"].verdict == "ok"
+
+
+def test_events_that_are_written_twice_are_found_among_equal_contexts() -> None:
+    twice = np.sort(np.r_[0:8000, rng().choice(8000, 400, replace=False)])
+    assert check(discrete_log(twice))["duplicates"].verdict != "ok"
+
+
+def test_all_equal_events_are_counted() -> None:
+    log = Log(None, [0, 1, 0, 0], [1, 0, 1, 1], [0.5] * 4)
+    assert "2 events equal an earlier one" in check(log)["duplicates"].message
+
+
+def test_chance_repeats_no_stretch() -> None:
+    # odds of 1e-5 per log, by the bound of the docstring, for any logger: 300 logs have 3e-3; seeds are fixed
+    for seed in range(300):
+        generator = rng(seed)
+        p = generator.dirichlet(np.ones(3))
+        actions = generator.choice(3, size=400, p=p)
+        assert not repeated_stretches(actions.astype(np.uint64), p[actions]).any()
+
+
+@pytest.mark.parametrize("layout", ["dense", "sparse"])
+def test_an_outcome_in_the_context_is_named(layout: str) -> None:
+    log = discrete_log()
+    revenue = log.rewards * (1 + np.arange(8000) % 5)
+    # the reward has other causes than revenue, so that the association is weak
+    rewards = np.maximum(log.rewards, np.arange(8000) % 4 == 0)
+    dense = np.column_stack([np.asarray(log.contexts), revenue])
+    contexts: Any = scipy.sparse.csr_array(dense) if layout == "sparse" else dense
+    names = ["age", "phone", "city", "revenue"]
+    finding = check(Log(contexts, log.actions, rewards, log.propensities, feature_names=names))["reward_leak"]
+    assert finding.verdict == "warn"
+    assert "where 'revenue' has an unusual value, the reward is other than 0" in finding.message
+
+
+def test_a_category_with_likely_rewards_is_no_leak() -> None:
+    # the reward is likely (0.9) where the feature is 1, and chance alone must not make it look certain
+    for seed in range(200):
+        generator = rng(seed)
+        x = (generator.random((500, 1)) < 0.3).astype(np.float64)
+        rewards = (generator.random(500) < np.where(x[:, 0] == 1, 0.9, 0.2)).astype(np.float64)
+        assert not find_predictors(x, rewards).size
+
+
+def test_few_large_rewards_are_reported() -> None:
+    log = discrete_log()
+    rewards = np.array(log.rewards)
+    rewards[[5, 50, 500, 5000, 7000]] = 2000.0
+    finding = check(Log(log.contexts, log.actions, rewards, log.propensities))["reward_concentration"]
+    assert finding.verdict == "warn"
+    assert finding.message.startswith("the 5 largest events carry ")
+    assert finding.figure > 0.7
+    assert check(log)["reward_concentration"].verdict == "ok"
+
+
+def test_three_events_are_described_in_words() -> None:
+    report = check(Log(None, [0, 0, 1], [1, 0, 1], [0.8166] * 3))
+    assert report["constant_propensity"].verdict == "ok"
+    assert "1.225 actions" not in "".join(finding.message for finding in report.findings)
+    assert check(Log(None, [0, 1] * 50, [1, 0] * 50, [0.8166] * 100))["constant_propensity"].verdict == "fail"

@@ -20,7 +20,7 @@ class TestCheck:
         write_even_log(folder / "log.csv")
         assert run(f"{CHECK} --policy ucb1") == 0
         printed = capsys.readouterr()
-        assert re.search(r"^ +ok +duplicates +0 +no more events repeat", printed.out, re.MULTILINE)
+        assert re.search(r"^ +ok +duplicates +0 +0 events equal an earlier one", printed.out, re.MULTILINE)
         assert "UCB1(exploration=1, batch_size=1): effective sample size 400" in printed.out
         assert printed.out.endswith("Log(400 events, 2 actions, 1 feature): no problem found.\n")
         assert printed.err == ""

@@ -85,7 +85,12 @@ def constant_propensity(facts: LogFacts) -> Finding:
     implied, seen, eligible = 1 / constant, float(facts.supported.max()), float(facts.eligible.min())
     # actions taken once suggest others that were never taken
     most = eligible + (facts.n if facts.few_events else 0.0)
-    message = f"every propensity is {constant:.4g}: a uniform choice among {implied:.4g} actions"
+    is_whole = abs(implied - round(implied)) <= 0.05 * implied  # propensities may be rounded
+    message = f"every propensity is {constant:.4g}: "
+    message += f"a uniform choice among {implied:.4g} actions" if is_whole else "not one over a whole number"
+    # At most floor(1/c) actions have the probability c, so that all of n events have it with odds (floor(1/c) c)^n.
+    if not is_whole and -facts.n * math.log(math.floor(implied) * constant) < SURE:
+        return Finding("constant_propensity", "ok", constant, f"{message}, which may be chance in so few events")
     if abs(implied - seen) <= 1e-3 * seen or seen <= implied <= most * (1 + 1e-3):
         return Finding("constant_propensity", "ok", constant, message)
     verdict: Verdict = "warn" if abs(implied - seen) <= 0.05 * seen else "fail"

@@ -23,6 +23,9 @@ LEAKS_SHOWN = 3
 FEWEST_VARIED = 20  # rewards other than the most frequent one, from which a leak can be detected
 LEAK, BINARY_LEAK = 0.99, 0.98  # association with the reward that is a leak
 PREDICTED, DOUBTFUL = 0.99, 0.9  # share of other rewards that a predictor shows, and that must be excluded by chance
+TOP_EVENTS, TOP_SHARE = 5, 0.25  # largest events, and their share of all weighted rewards that is too much
+FEWEST_CONCENTRATED = 100  # events from which five of them are few
+BASE = np.uint64(0x9E3779B97F4A7C15)  # of polynomial hashes of stretches: odd, of no regular bits
 DUPLICATES, MANY_DUPLICATES = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
 
 
@@ -169,32 +172,107 @@ def _correlate_columns(matrix: Any, rewards: FloatArray) -> FloatArray:
 
 
 def duplicates(facts: LogFacts) -> Finding:
-    """Check whether more events are copies than chance explains.
+    """Check whether more events are copies than chance explains, by three tests.
 
-    Of two consecutive events with the same context, the second repeats the action of the first with probability p,
-    and a copy does so with probability 1.
+    Of two consecutive events with the same context and time, the second repeats the action of the first with
+    probability p, and a copy does so with probability 1: once for pairs that are equal in every column, once for their
+    actions alone, which is sharper where many events have the same context. Third, a stretch of events that repeats an earlier one.
     """
     log = facts.log
-    hashes = context_hashes(log.columns.contexts)
+    times = log.columns.times
+    hashes = _mix_columns(context_hashes(log.columns.contexts), [] if times is None else [times])
     order = np.argsort(hashes, kind="stable")
     same = hashes[order[:-1]] == hashes[order[1:]]
     first, second = order[:-1][same], order[1:][same]
-    compared = log.columns.actions, log.columns.rewards, log.columns.propensities, log.columns.times
-    is_copy = [column[first] == column[second] for column in compared if column is not None]
-    copies = float(np.logical_and.reduce(is_copy).sum())
+    compared = [log.columns.actions, log.columns.rewards, log.columns.propensities]
+    is_copy = [column[first] == column[second] for column in compared]
     p = log.columns.propensities[first]
-    # pairs that differ stand for 1/(1-p) pairs that are not copies
-    different = float((1 - p).mean()) if p.size else 0.0
-    not_copied = (p.size - copies) / different if different > 0 else float(p.size)
-    share = max(0.0, p.size - not_copied) / facts.n
-    if hits_evidence(copies, p) < SURE or share < DUPLICATES:
-        return Finding("duplicates", "ok", share, "no more events repeat another than chance explains")
-    message = (
-        f"{copies:,.0f} events repeat another of the same context in every column, but chance explains at most "
-        f"{math.ceil(float(p.sum())):,}"
+    rows = _mix_columns(hashes, compared)
+    n_equal = facts.n - np.unique(rows).size
+    repeated = repeated_stretches(rows, log.columns.propensities)
+    share, message = (
+        float(repeated.sum()) / facts.n,
+        f"{int(repeated.sum()):,} events repeat earlier stretches of the log",
     )
+    for copies in (float(np.logical_and.reduce(is_copy).sum()), float(is_copy[0].sum())):
+        # pairs that differ stand for 1/(1-p) pairs that are not copies
+        different = float((1 - p).mean()) if p.size else 0.0
+        not_copied = (p.size - copies) / different if different > 0 else float(p.size)
+        pair_share = max(0.0, p.size - not_copied) / facts.n
+        if hits_evidence(copies, p) - math.log(2) >= SURE and pair_share > share:
+            share = pair_share
+            message = (
+                f"{copies:,.0f} events repeat another of the same context, but chance explains at most "
+                f"{math.ceil(float(p.sum())):,}"
+            )
+    if share < DUPLICATES:
+        message = f"{n_equal:,} events equal an earlier one in every column, no more than chance explains"
+        return Finding("duplicates", "ok", share, message)
+    message += f"; {n_equal:,} events equal an earlier one in every column"
     remedy = "Drop the copies: they make intervals too narrow, and a learning policy would see an event twice"
     return Finding("duplicates", "fail" if share >= MANY_DUPLICATES else "warn", share, message, remedy)
+
+
+def _mix_columns(hashes: npt.NDArray[np.uint64], columns: list[npt.NDArray[Any]]) -> npt.NDArray[np.uint64]:
+    """Return 64 bits per row of the contexts, given as hashes, and of these columns."""
+    for column in columns:
+        codes = np.unique(column, return_inverse=True)[1].astype(np.uint64)
+        hashes = _mix_bits(hashes ^ _mix_bits(codes + np.uint64(1)))
+    return hashes
+
+
+def repeated_stretches(rows: npt.NDArray[np.uint64], propensities: FloatArray) -> BoolArray:
+    """Return the rows in stretches that repeat an earlier one, longer than chance allows; rows are given as hashes.
+
+    A logger repeats the actions of an earlier stretch with probability ``prod p``, whatever the contexts, so that one
+    of the at most n^2 pairs of stretches does so by chance with odds of ``ODDS`` if ``-sum log p`` exceeds
+    ``SURE + 2 log n``. Rows are compared in windows of the length that reaches this on average.
+
+    >>> rows = np.arange(100, dtype=np.uint64)
+    >>> int(repeated_stretches(np.concatenate([rows, rows[:60]]), np.full(160, 0.5)).sum())
+    60
+    """
+    n, surprise = rows.size, -np.log(propensities)
+    needed = SURE + 2 * math.log(n)
+    length = math.ceil(needed / float(surprise.mean())) if surprise.any() else n
+    is_repeated = np.zeros(n, dtype=np.bool_)
+    if 2 * length > n:
+        return is_repeated
+    # A polynomial in an odd base, modulo 2^64: the base has an inverse, so that windows are differences of sums.
+    powers = np.full(n, BASE, dtype=np.uint64)
+    powers[0] = 1
+    powers = np.cumprod(powers, dtype=np.uint64)
+    inverses = np.full(n, pow(int(BASE), -1, 2**64), dtype=np.uint64)
+    inverses[0] = 1
+    inverses = np.cumprod(inverses, dtype=np.uint64)
+    sums = np.concatenate([np.zeros(1, np.uint64), np.cumsum(rows * powers, dtype=np.uint64)])
+    windows = (sums[length:] - sums[:-length]) * inverses[: n - length + 1]
+    evidence = np.convolve(surprise, np.ones(length), mode="valid")
+    order = np.argsort(windows, kind="stable")
+    later = order[1:][windows[order[1:]] == windows[order[:-1]]]
+    starts = np.zeros(n + 1)
+    np.add.at(starts, later[evidence[later] >= needed], 1.0)
+    np.subtract.at(starts, later[evidence[later] >= needed] + length, 1.0)
+    return np.asarray(np.cumsum(starts[:-1]) > 0)
+
+
+def reward_concentration(facts: LogFacts) -> Finding:
+    """Check that no few events have most of the weighted rewards: estimates would rest on them."""
+    weighted = np.abs(facts.log.columns.rewards) * facts.inverse
+    total = float(weighted.sum())
+    if facts.n < FEWEST_CONCENTRATED or not 0 < total < math.inf:
+        return Finding("reward_concentration", "ok", math.nan, "too few events or rewards to compare them")
+    top = np.argsort(weighted)[::-1][:TOP_EVENTS]
+    share = float(weighted[top].sum()) / total
+    message = f"the {TOP_EVENTS} largest events carry {100 * share:.2g} % of the sum of |reward|/p"
+    if share < TOP_SHARE:
+        return Finding("reward_concentration", "ok", share, message)
+    row = int(facts.log.columns.rows[top[0]])
+    message += f"; the largest is row {row}, of reward {facts.log.columns.rewards[top[0]]:.4g}"
+    remedy = (
+        "Are they right? If so, values rest on single events: clip the reward, or declare reward_range and use bounds"
+    )
+    return Finding("reward_concentration", "warn", share, message, remedy)
 
 
 def context_hashes(contexts: Contexts) -> npt.NDArray[np.uint64]:

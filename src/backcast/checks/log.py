@@ -24,7 +24,7 @@ from backcast.checks._propensities import (
     rounded_propensities,
     unsupported_actions,
 )
-from backcast.checks._rewards import duplicates, reward_leak, reward_range, reward_scale
+from backcast.checks._rewards import duplicates, reward_concentration, reward_leak, reward_range, reward_scale
 from backcast.checks.findings import Finding, HealthReport
 from backcast.errors import OptionError
 from backcast.io.stream import LogStream
@@ -49,6 +49,7 @@ CHECKS: tuple[Callable[[LogFacts], Finding | None], ...] = (
     context_order,
     reward_range,
     reward_scale,
+    reward_concentration,
     reward_leak,
 )
 DRIFT_CHECKS = ("logger_drift", "reward_drift", "context_order")
