@@ -176,7 +176,7 @@ def duplicates(facts: LogFacts) -> Finding:
 
     Of two consecutive events with the same context and time, the second repeats the action of the first with
     probability p, and a copy does so with probability 1: once for pairs that are equal in every column, once for their
-    actions alone, which is sharper where many events have the same context. Third, a stretch of events that repeats an earlier one.
+    actions alone, which is sharper where many events have the same context. Third, stretches that repeat earlier ones.
     """
     log = facts.log
     times = log.columns.times
