@@ -9,8 +9,9 @@ import numpy as np
 import pytest
 import scipy.sparse
 
+import backcast as bc
 from backcast._log_validation import EncodedActions, RowError
-from backcast.errors import LogError
+from backcast.errors import BackcastError, LogError
 from backcast.log import Log, replace_columns
 
 
@@ -368,6 +369,87 @@ def test_each_fault_has_its_message(changes: dict[str, Any], message: str) -> No
     assert message in str(caught.value)
 
 
-def test_huge_but_finite_contexts_are_let_in() -> None:
-    huge = np.full((4, 2), 1.7e308)
-    assert four(contexts=huge).contexts[0, 0] == 1.7e308
+def test_the_largest_contexts_are_let_in() -> None:
+    # the sum of their squares is above that of one such number, which needs the exact test
+    assert four(contexts=np.full((4, 2), 1e75)).contexts[0, 0] == 1e75
+
+
+# Values that no log can hold
+
+
+@pytest.mark.parametrize("value", [1e76, -1e155, 1e308])
+def test_values_whose_powers_overflow_are_refused_with_their_row(value: float) -> None:
+    columns: dict[str, Any] = {"actions": [0, 1], "propensities": [0.5, 0.5]}
+    with pytest.raises(LogError, match=r"row 1: reward is .*, more than 1e.75; scale the rewards"):
+        Log(None, rewards=[1.0, value], **columns)
+    with pytest.raises(LogError, match=r"row 1: context column 2 is .*, more than 1e.75; scale the column"):
+        Log([[0.0, 0.0, 0.0], [0.0, 1.0, value]], rewards=[1.0, 0.0], **columns)
+    with pytest.raises(LogError, match="row 1: context column 2 is"):
+        Log(scipy.sparse.csr_array([[0.0, 0.0, 0.0], [0.0, 1.0, value]]), rewards=[1.0, 0.0], **columns)
+    frame = {"x": [1.0, value], "a": [0, 1], "r": [0, 1]}
+    with pytest.raises(LogError, match="row 1: context column 'x' is"):
+        Log.from_frame(frame, context="x", action="a", reward="r", propensity=0.5)
+    with pytest.raises(LogError, match="reward_range"):
+        Log(None, rewards=[1.0, 0.0], reward_range=(-abs(value), 1), **columns)
+
+
+@pytest.mark.parametrize("column", ["contexts", "rewards", "propensities", "logging_probabilities", "times"])
+def test_complex_numbers_are_refused(column: str) -> None:
+    arrays: dict[str, Any] = {
+        "contexts": np.ones((2, 1)),
+        "actions": [0, 1],
+        "rewards": np.ones(2),
+        "propensities": np.full(2, 0.5),
+        "logging_probabilities": np.full((2, 2), 0.5),
+        "times": np.ones(2),
+    }
+    with pytest.raises(LogError, match="complex"):
+        Log(**{**arrays, column: arrays[column] + 0j})
+    if column == "contexts":
+        with pytest.raises(LogError, match="complex"):
+            Log(**{**arrays, "contexts": scipy.sparse.csr_array(arrays["contexts"] + 0j)})
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"actions": [[0], [1, 2]]}, "actions are lists of different lengths"),
+        ({"available": [[1], [1, 1]]}, "available has rows of different lengths"),
+        ({"action_labels": 5}, "action_labels is 5; it must be a list"),
+        ({"action_labels": [[0], [1]]}, "a label must be a text or a number"),
+        ({"n_actions": True}, "n_actions is True; it must be a whole number"),
+        ({"feature_names": 5}, "feature_names are 5"),
+        ({"feature_names": ["x"]}, "there are 1 feature_names but 0 features"),
+        ({"rewards": 5}, "reward"),
+        ({"rewards": np.array(["2026-01-01"] * 2, dtype="datetime64[D]")}, "reward holds dates"),
+        ({"propensities": [50.0, 25.0]}, "Are these percents. Divide them by 100"),
+    ],
+)
+def test_wrong_arguments(changes: dict[str, Any], message: str) -> None:
+    arrays: dict[str, Any] = {"contexts": None, "actions": [0, 1], "rewards": [0, 1], "propensities": [0.5, 0.5]}
+    with pytest.raises(LogError, match=message):
+        Log(**{**arrays, **changes})
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        *({"context": 5}, {"n_actions": "2"}, {"n_actions": 2.5}, {"action_labels": 5}, {"available": 5}, {"times": 5}),
+        *({"logging_probabilities": 5}, {"propensity": True}, {"hash_size": "4"}, {"time": "x"}),
+    ],
+)
+def test_wrong_options_of_frames(options: dict[str, Any]) -> None:
+    roles: dict[str, Any] = {"context": "x", "action": "a", "reward": "r", "propensity": 0.5}
+    with pytest.raises(BackcastError, match=next(iter(options))):
+        Log.from_frame({"x": [1, 2], "a": [0, 1], "r": [0, 1]}, **{**roles, **options})
+
+
+def test_float32_probabilities_are_normalised() -> None:
+    table = np.array([[0.1, 0.2, 0.7], [0.3, 0.3, 0.4]], dtype=np.float32) * np.float32(1 + 2e-7)
+    assert abs(float(table.astype(float).sum(axis=1)[0]) - 1) > 1e-9
+    log = Log(None, [0, 2], [0, 1], table[[0, 1], [0, 2]], logging_probabilities=table, n_actions=3)
+    assert log.logging_probabilities is not None
+    assert np.abs(log.logging_probabilities.sum(axis=1) - 1).max() < 1e-15
+    log = Log(None, [0, 2], [0, 1], [0.5, 0.5], n_actions=3)
+    for policy in (bc.Fixed(table[0]), bc.Fixed(lambda contexts: table[: len(contexts)])):
+        assert np.isfinite(bc.evaluate(log, policy, bc.IPS()).value)

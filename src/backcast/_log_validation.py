@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -11,6 +11,7 @@ import numpy.typing as npt
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
 from backcast.errors import LONGEST_MESSAGE, LogError, printable
 
+LARGEST = 1e75  # of rewards and contexts, so that no fourth power of them overflows
 MOST_ACTIONS = 2**22  # every evaluator holds the probabilities of all actions for a block of events
 
 
@@ -43,7 +44,9 @@ class EncodedActions(NamedTuple):
 def to_float_column(values: Any, name: str) -> FloatArray:
     """Return one number per event as float64, without a copy if possible."""
     try:
-        column = np.ascontiguousarray(values, dtype=np.float64)
+        column = _to_float64(values, name)
+    except LogError:
+        raise
     except (TypeError, ValueError):
         row, value = _find_non_number(values)
         raise RowError(row, f"{name} is {value!r}; it must be a number") from None
@@ -52,7 +55,18 @@ def to_float_column(values: Any, name: str) -> FloatArray:
     return column
 
 
+def _to_float64(values: Any, name: str) -> FloatArray:
+    """Return numbers as a contiguous float64 array; refuse complex numbers and dates, which numpy would convert."""
+    array = np.asarray(values)
+    if array.dtype.kind in "cmM":
+        kind = "complex numbers" if array.dtype.kind == "c" else "dates"
+        raise LogError(f"{name} holds {kind} ({array.dtype}); it must hold real numbers")
+    return np.ascontiguousarray(array, dtype=np.float64)
+
+
 def _find_non_number(values: Any) -> tuple[int, object]:
+    if not isinstance(values, Iterable):
+        return 0, values
     for row, value in enumerate(values):
         try:
             float(value)
@@ -68,7 +82,9 @@ def to_contexts(contexts: Any, n: int) -> Contexts:
     if is_sparse(contexts):
         return _to_sparse_contexts(contexts)
     try:
-        array = np.ascontiguousarray(contexts, dtype=np.float64)
+        array = _to_float64(contexts, "contexts")
+    except LogError:
+        raise
     except (TypeError, ValueError) as problem:
         raise LogError(
             f"contexts are not all numbers ({problem}); encode text columns, or use Log.from_frame or read_log"
@@ -78,11 +94,11 @@ def to_contexts(contexts: Any, n: int) -> Contexts:
             f"contexts have shape {array.shape}; expected (n, d), or (n, K, d) with features of each action "
             "(for a single feature pass X[:, None])"
         )
-    # A finite sum proves that all numbers are finite, ten times faster; only an overflow needs the second test.
+    # A small sum of squares proves that all numbers are small, ten times faster; few logs need the second test.
     with np.errstate(all="ignore"):
-        all_finite = np.isfinite(array.sum()) or np.isfinite(array).all()
-    if not all_finite:
-        row, *column = (int(i) for i in np.argwhere(~np.isfinite(array))[0])
+        all_small = np.vdot(array, array) <= LARGEST**2 or (np.abs(array) <= LARGEST).all()
+    if not all_small:
+        row, *column = (int(i) for i in np.argwhere(~(np.abs(array) <= LARGEST))[0])
         raise _infinite_context_error(row, column[-1], float(array[(row, *column)]))
     return array
 
@@ -90,10 +106,12 @@ def to_contexts(contexts: Any, n: int) -> Contexts:
 def _to_sparse_contexts(contexts: Any) -> Contexts:
     import scipy.sparse
 
+    if contexts.dtype.kind == "c":
+        raise LogError(f"contexts holds complex numbers ({contexts.dtype}); it must hold real numbers")
     matrix: Any = scipy.sparse.csr_array(contexts, dtype=np.float64)
     if matrix.ndim != 2:
         raise LogError(f"contexts have shape {matrix.shape}; expected a sparse matrix of shape (n, d)")
-    wrong = np.flatnonzero(~np.isfinite(matrix.data))
+    wrong = np.flatnonzero(~(np.abs(matrix.data) <= LARGEST))
     if wrong.size:
         row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
         raise _infinite_context_error(row, int(matrix.indices[wrong[0]]), float(matrix.data[wrong[0]]))
@@ -101,6 +119,8 @@ def _to_sparse_contexts(contexts: Any) -> Contexts:
 
 
 def _infinite_context_error(row: int, column: int, value: float) -> RowError:
+    if np.isfinite(value):
+        return RowError(row, f"context column {column} is {value:g}, more than {LARGEST:g}; scale the column")
     return RowError(
         row, f"context column {column} is {value}; contexts must be finite. Fill or drop missing values first"
     )
@@ -110,7 +130,10 @@ def to_availability_mask(available: Any) -> BoolArray | None:
     """Return the mask of eligible actions as booleans; numbers must be 0 or 1."""
     if available is None:
         return None
-    mask = np.asarray(available)
+    try:
+        mask = np.asarray(available)
+    except ValueError:
+        raise LogError("available has rows of different lengths; it must be a mask of shape (n, K)") from None
     if mask.ndim != 2:
         raise LogError(f"available has shape {mask.shape}; it must be a mask of shape (n, K)")
     if mask.dtype != np.bool_:
@@ -126,7 +149,9 @@ def to_probability_matrix(probabilities: Any) -> FloatArray | None:
     if probabilities is None:
         return None
     try:
-        matrix = np.ascontiguousarray(probabilities, dtype=np.float64)
+        matrix = _to_float64(probabilities, "logging_probabilities")
+    except LogError:
+        raise
     except (TypeError, ValueError) as problem:
         raise LogError(f"logging_probabilities are not all numbers ({problem})") from None
     if matrix.ndim != 2:
@@ -142,8 +167,9 @@ def find_declared_actions(
     labels: Sequence[Any] | None,
 ) -> int | None:
     """Return the number of actions K, if any argument determines it; they must agree."""
-    if n_actions is not None and not isinstance(n_actions, int | np.integer):
+    if n_actions is not None and (isinstance(n_actions, bool) or not isinstance(n_actions, int | np.integer)):
         raise LogError(f"n_actions is {n_actions!r}; it must be a whole number")
+    check_labels(labels)
     counts = {
         "n_actions": n_actions,
         "action_labels": None if labels is None else len(labels),
@@ -160,6 +186,18 @@ def find_declared_actions(
         raise LogError(f"the number of actions is {count}; it must be at least 1")
     check_number_of_actions(count or 0)
     return count
+
+
+def check_labels(labels: Any) -> None:
+    """Refuse action labels that are no list, or that cannot be compared."""
+    if labels is None:
+        return
+    if isinstance(labels, str | bytes) or not isinstance(labels, Iterable) or not hasattr(labels, "__len__"):
+        raise LogError(f"action_labels is {labels!r}; it must be a list of the labels of all actions")
+    try:
+        set(labels)
+    except TypeError:
+        raise LogError(f"action_labels is {labels!r}; a label must be a text or a number") from None
 
 
 def check_number_of_actions(count: int) -> None:
@@ -202,7 +240,10 @@ def encode_actions(
 
 
 def _to_action_column(actions: Any) -> npt.NDArray[Any]:
-    column = np.asarray(actions)
+    try:
+        column = np.asarray(actions)
+    except ValueError:
+        raise LogError("actions are lists of different lengths; they must be one label per event, shape (n,)") from None
     if isinstance(actions, np.ndarray):
         return column
     # numpy would drop trailing NULs of text, turn numbers among text into text, and round whole numbers past 2**53.
@@ -281,6 +322,11 @@ def check_rewards(rewards: FloatArray, reward_range: tuple[float, float] | None)
     row = _first_true(~np.isfinite(rewards))
     if row is not None:
         raise RowError(row, f"reward is {rewards[row]}; rewards must be finite numbers. Drop or repair the event")
+    row = _first_true(np.abs(rewards) > LARGEST)
+    if row is not None:
+        raise RowError(
+            row, f"reward is {rewards[row]:g}, more than {LARGEST:g}; scale the rewards, or repair the event"
+        )
     if reward_range is None:
         return
     low, high = check_reward_range(reward_range)
@@ -295,7 +341,7 @@ def check_reward_range(reward_range: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in reward_range)
     except (TypeError, ValueError):
         low = high = float("nan")
-    if not (np.isfinite(low) and np.isfinite(high) and low < high):
+    if not -LARGEST <= low < high <= LARGEST:
         raise LogError(f"reward_range is {reward_range!r}; it must be two finite numbers, low < high")
     return low, high
 
@@ -304,10 +350,12 @@ def check_propensities(propensities: FloatArray) -> None:
     """Refuse propensities outside of (0, 1]."""
     row = _first_true(~((propensities > 0) & (propensities <= 1)))
     if row is not None:
+        are_percents = float(np.median(propensities)) > 1 and float(propensities.max()) <= 100
+        remedy = "Was the probability of the logged action recorded?"
         raise RowError(
             row,
             f"propensity is {propensities[row]:g}; it must lie in (0, 1]. "
-            "Was the probability of the logged action recorded?",
+            + ("Are these percents? Divide them by 100" if are_percents else remedy),
         )
 
 
@@ -322,13 +370,16 @@ def check_available(available: BoolArray | None, actions: IntArray, labels: tupl
         )
 
 
-def check_logging(logging: FloatArray | None, actions: IntArray, propensities: FloatArray, n_actions: int) -> None:
-    """Refuse logging probabilities that are no distribution or contradict the propensity."""
+def check_logging(
+    logging: FloatArray | None, actions: IntArray, propensities: FloatArray, n_actions: int
+) -> FloatArray | None:
+    """Refuse logging probabilities that are no distribution or contradict the propensity; normalise rounded ones."""
     if logging is None:
-        return
+        return None
     if logging.shape != (actions.size, n_actions):
         raise LogError(f"logging_probabilities have shape {logging.shape}; expected ({actions.size}, {n_actions})")
-    row = _first_true(~((logging >= 0).all(axis=1) & (np.abs(logging.sum(axis=1) - 1) <= 1e-6)))
+    sums = logging.sum(axis=1)
+    row = _first_true(~((logging >= 0).all(axis=1) & (np.abs(sums - 1) <= 1e-6)))
     if row is not None:
         raise RowError(row, f"logging_probabilities are {logging[row].tolist()}; they must be >= 0 and sum to 1")
     of_logged_action = logging[np.arange(actions.size), actions]
@@ -339,13 +390,15 @@ def check_logging(logging: FloatArray | None, actions: IntArray, propensities: F
             f"propensity is {propensities[row]:g} but logging_probabilities give the logged action "
             f"{of_logged_action[row]:g}; one of the two columns is wrong",
         )
+    is_rounded = np.abs(sums - 1) > 1e-9  # as float32 is
+    return np.where(is_rounded[:, None], logging / sums[:, None], logging) if is_rounded.any() else logging
 
 
 def check_feature_names(names: Any, n_features: int) -> tuple[str, ...] | None:
     """Return the names of features as a tuple; refuse a wrong number of them, and what is not text."""
     if names is None:
         return None
-    if isinstance(names, str) or not all(isinstance(name, str) for name in names):
+    if isinstance(names, str) or not isinstance(names, Sequence) or not all(isinstance(name, str) for name in names):
         raise LogError(f"feature_names are {names!r}; they must be a list of texts, one per feature")
     if len(names) != n_features:
         raise LogError(f"there are {len(names)} feature_names but {n_features} features; name each feature once")

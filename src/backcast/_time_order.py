@@ -29,6 +29,8 @@ def to_time_column(times: Any) -> npt.NDArray[Any] | None:
     column = np.asarray(times)
     if column.ndim != 1:
         raise LogError(f"times have shape {column.shape}; they must be one per event, shape (n,)")
+    if column.dtype.kind == "c":
+        raise LogError("times are complex numbers, which have no order; give numbers, dates or text in ISO 8601")
     if column.dtype.kind in "US" or (column.dtype == object and any(isinstance(time, str) for time in column)):
         column = _parse_text(column.tolist())
     missing = column != column  # NaN and NaT

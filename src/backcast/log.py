@@ -144,7 +144,7 @@ class Log:
         check_rewards(rewards, reward_range)
         check_propensities(propensities)
         check_available(available, actions, labels)
-        check_logging(logging, actions, propensities, len(labels))
+        logging = check_logging(logging, actions, propensities, len(labels))
         rows = np.arange(n, dtype=np.int64)
         columns = LogColumns(contexts, actions, rewards, propensities, available, times, logging, rows)
         order = find_time_order(times)

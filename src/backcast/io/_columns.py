@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, fields, replace
 from functools import cached_property
 from itertools import accumulate
@@ -11,7 +11,7 @@ from typing import Any
 import pyarrow as pa
 import pyarrow.types as kinds
 
-from backcast._log_validation import check_number_of_actions
+from backcast._log_validation import MOST_ACTIONS, check_labels
 from backcast.errors import ColumnError, OptionError, did_you_mean
 from backcast.io._arrow import find_date_format, kind_of, to_python_values
 from backcast.io._column_names import find_column, find_columns
@@ -85,15 +85,20 @@ class ColumnSpec:
 
     def __post_init__(self) -> None:
         check_positive_integer("hash_size", self.hash_size, MOST_FEATURES)
-        if isinstance(self.n_actions, int):
-            check_number_of_actions(self.n_actions)
+        if self.n_actions is not None:
+            check_positive_integer("n_actions", self.n_actions, MOST_ACTIONS)
+        check_labels(self.action_labels)
+        for role in ("context", "available", "logging_probabilities"):
+            names = getattr(self, role)
+            if names is not None and (isinstance(names, bytes) or not isinstance(names, Iterable)):
+                raise OptionError(f"{role} is {names!r}; it must be the name of a column or a list of names")
         for role in ("action", "reward"):
             if not isinstance(getattr(self, role), str):
                 raise OptionError(f"{role} is {getattr(self, role)!r}; it must be the name of a column")
+        if isinstance(self.propensity, bool) or not isinstance(self.propensity, str | int | float | None):
+            raise OptionError(f"propensity is {self.propensity!r}; give the name of a column, a number, or None")
         if isinstance(self.propensity, int | float) and not 0 < self.propensity <= 1:
             raise OptionError(f"propensity is {self.propensity!r}; a constant one must lie in (0, 1]")
-        if not isinstance(self.propensity, str | int | float | None):
-            raise OptionError(f"propensity is {self.propensity!r}; give the name of a column, a number, or None")
         if self.times is not None and not isinstance(self.times, str):
             raise OptionError(f"times is {self.times!r}; it must be the name of a column")
         if not isinstance(self.one_hot, bool | Mapping):

@@ -60,7 +60,7 @@ class FileLogStream(LogStream):
     source: LogSource | None = None
 
     def __post_init__(self) -> None:
-        if not isinstance(self.batch_rows, int) or self.batch_rows < 1:
+        if isinstance(self.batch_rows, bool) or not isinstance(self.batch_rows, int) or self.batch_rows < 1:
             raise OptionError(f"batch_rows is {self.batch_rows!r}; it must be a whole number, at least 1")
 
     def __repr__(self) -> str:

@@ -15,6 +15,7 @@ import pyarrow.types as kinds
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast._log_validation import (
+    LARGEST,
     EncodedActions,
     RowError,
     check_number_of_actions,
@@ -169,10 +170,12 @@ def _name_context_column(error: RowError, contexts: Contexts, layout: ColumnLayo
     """Return the error with the name of the context column, if a context is the fault."""
     row = contexts[[error.row]]
     values = np.asarray(row if isinstance(row, np.ndarray) else row.toarray()).ravel()
-    wrong = np.flatnonzero(~np.isfinite(values))
-    if not wrong.size:
+    wrong = np.flatnonzero(~(np.abs(values) <= LARGEST))
+    if not wrong.size or not error.problem.startswith("context"):
         return error
     name, value = layout.column_of(int(wrong[0])), values[wrong[0]]
+    if np.isfinite(value):
+        return RowError(error.row, f"context column {name!r} is {value:g}, more than {LARGEST:g}; scale the column")
     remedy = missing_remedy(name, "context") if np.isnan(value) else "Repair the value, or leave the row out"
     return RowError(error.row, f"context column {name!r} is {value}; contexts must be finite. {remedy}")
 

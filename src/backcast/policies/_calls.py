@@ -23,6 +23,7 @@ from backcast.policies.base import LogPolicy, NamesActions, StartsFresh, batch_s
 from backcast.policies.compiled import CompiledPolicy
 
 TOLERANCE = 1e-9  # allowed error of the sum of a row of probabilities
+ROUNDING = 1e-6  # error of the sum up to which probabilities are normalised, as of float32
 FLOAT = np.dtype(np.float64)
 VALID, NOT_A_NUMBER, NEGATIVE, WRONG_SUM, UNAVAILABLE = range(5)
 
@@ -238,6 +239,10 @@ class BlockScorer:
             )
         mask = self._mask if self._available is None else self._mask[start:end]
         row, action, kind, value = first_contract_violation(block, mask)
+        if kind == WRONG_SUM and abs(value - 1.0) <= ROUNDING:
+            sums = block.sum(axis=1, keepdims=True)
+            block = np.where(np.abs(sums - 1.0) <= ROUNDING, block / sums, block)
+            row, action, kind, value = first_contract_violation(block, mask)
         if kind != VALID:
             raise PolicyError(_describe_violation(name, self._log[start:end], int(row), int(action), kind, value))
         return block
@@ -265,7 +270,7 @@ def first_contract_violation(probabilities: FloatArray, available: BoolArray) ->
 def _describe_violation(name: str, log: Log, row: int, action: int, kind: int, value: float) -> str:
     where = f"row {int(log.rows[row])}: {name}"
     if kind == WRONG_SUM:
-        return f"{where} sum to {value:.12g}; they must sum to 1 (within {TOLERANCE:g}). Normalise them in float64"
+        return f"{where} sum to {value:.12g}; they must sum to 1 (within {ROUNDING:g}). Normalise them"
     label = log.action_labels[action]
     if kind == UNAVAILABLE:
         return f"{where} give {value:g} to action {label!r}, which is not available there; it must get 0"

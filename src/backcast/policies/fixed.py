@@ -99,8 +99,10 @@ class Fixed:
                 f"action {probabilities!r} write Fixed({{{probabilities!r}: 1}}); for a fixed acceptance multiplier "
                 f"write DRns(acceptance={probabilities!r})"
             )
-        if vector.ndim != 1 or (vector < 0).any() or not abs(vector.sum() - 1) <= 1e-9:
+        if vector.ndim != 1 or (vector < 0).any() or not abs(vector.sum() - 1) <= 1e-6:
             raise OptionError(f"Fixed({probabilities!r}): give K probabilities >= 0 that sum to 1, or a function")
+        if abs(vector.sum() - 1) > 1e-9:  # rounded, as float32 is
+            vector = vector / vector.sum()
         if not by_label:
             self._probabilities = self._vector = vector
 
