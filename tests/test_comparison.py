@@ -144,7 +144,7 @@ def test_the_error_of_a_paired_difference_is_its_spread_over_logs() -> None:
 
 def test_learners_over_permutations_are_paired_too() -> None:
     log = LinearEnvironment(2, 2, logistic=True).log(600, np.random.default_rng(2))
-    policies = {"one": bc.UCB1(), "same": bc.UCB1(), "even": bc.Uniform()}
+    policies: dict[str, Any] = {"one": bc.UCB1(), "same": bc.UCB1(), "even": bc.Uniform()}
     options: dict[str, Any] = {"horizon": 10, "replicates": 60, "reward_model": 0.5}
     result = bc.compare(log, policies, bc.DRns(q=0.01), **options)
     same, other, _ = result.differences

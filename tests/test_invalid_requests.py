@@ -16,7 +16,7 @@ from tests.support.policies import AnsweringPolicy, uniform
 
 K, N = 3, 20  # actions and events of the log
 
-EVALUATORS_OF_FIXED = [bc.IPS(), bc.SNIPS(), bc.DR()]
+EVALUATORS_OF_FIXED: list[Any] = [bc.IPS(), bc.SNIPS(), bc.DR()]
 
 
 @pytest.mark.parametrize("evaluator", EVALUATORS_OF_FIXED)

@@ -137,6 +137,6 @@ class TestFixedPolicies:
         events = 70_000
         actions = np.arange(events) % 2
         log = bc.Log(None, actions, actions * 1.0, np.full(events, 0.5), reward_range=(0, 1))
-        policies = {"a": bc.Uniform(), "b": bc.Fixed([0.25, 0.75])}
+        policies: dict[str, Any] = {"a": bc.Uniform(), "b": bc.Fixed([0.25, 0.75])}
         result = bc.compare(log, policies, bc.IPS(), progress=after(1))
         assert is_partial(result.notes) or all(is_partial(estimate.notes) for estimate in result.estimates.values())

@@ -7,9 +7,10 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
-from typing import Any, Protocol, cast, runtime_checkable
+from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
+import numpy.typing as npt
 
 from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
 from backcast._parallel.jobs import Execution, run_jobs
@@ -20,8 +21,39 @@ from backcast.estimate import Estimate
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import LogPolicy, Policy, is_learning
+from backcast.reward_models.cross_fitting import OutOfSampleModel
+from backcast.reward_models.regression import RewardModel
 
 PARTIAL = "Partial:"
+
+
+class ScoringPolicy(Protocol):
+    """A ``Policy`` for type checkers, whose contexts may be annotated as dense arrays only."""
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        """Return the probabilities of all K actions for each event."""
+        ...
+
+
+class SingleActionPolicy(Protocol):
+    """A policy that gives the probabilities of single actions, for logs with thousands of actions."""
+
+    def probability_of(self, contexts: Any, actions: Any) -> Any:
+        """Return the probability of one action at each event."""
+        ...
+
+
+class ParametricEstimator(Protocol):
+    """An estimator of scikit-learn, which is fitted to the rewards of each action."""
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """Return the parameters."""
+        ...
+
+
+AnyLog: TypeAlias = Log | LogStream | Sequence[Log]
+AnyPolicy: TypeAlias = ScoringPolicy | LogPolicy | SingleActionPolicy
+AnyRewardModel: TypeAlias = RewardModel | OutOfSampleModel | ParametricEstimator | npt.ArrayLike
 
 
 @dataclass(frozen=True)

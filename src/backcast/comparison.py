@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import combinations
 from os import PathLike
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
@@ -18,7 +18,16 @@ from backcast._equality import ContentEquality
 from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
-from backcast._request import EvaluationRequest, as_log, check_request, partial_note, with_checkpoint
+from backcast._request import (
+    AnyLog,
+    AnyRewardModel,
+    EvaluationRequest,
+    Evaluator,
+    as_log,
+    check_request,
+    partial_note,
+    with_checkpoint,
+)
 from backcast._serialization import from_json, to_json
 from backcast.checks.policy import probe_policy
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
@@ -119,11 +128,11 @@ class Comparison(ContentEquality):
 
 
 def compare(
-    log: Any,
-    policies: Mapping[str, Any],
-    evaluator: Any = "auto",
+    log: AnyLog,
+    policies: Mapping[str, Any],  # of policies: mypy takes a dict of several classes for a dict of objects
+    evaluator: Evaluator | Literal["auto"] = "auto",
     *,
-    reward_model: Any = None,
+    reward_model: AnyRewardModel | None = None,
     horizon: int | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -190,17 +199,17 @@ def compare(
     alone: Choice | None = None
     if isinstance(evaluator, str) and evaluator == "auto" and fixed and learners:
         # simulated histories would only add noise to a fixed policy: it is evaluated as if it were alone
-        (evaluator, request, notes), alone = resolve_by_kind(
+        (chosen, request, notes), alone = resolve_by_kind(
             request, list(learners.values()), list(fixed.values()), exchangeable
         )
     else:
         learners = dict(policies)
-        evaluator, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
+        chosen, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
     for policy in policies.values():
         probe_policy(policy, request.log, seed)
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
-    request = with_checkpoint(request, checkpoint, evaluator, facts)
-    announce(request, evaluator, list(policies.values()), notes)
+    request = with_checkpoint(request, checkpoint, chosen, facts)
+    announce(request, chosen, list(policies.values()), notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimates: dict[str, Estimate] = {}
@@ -210,16 +219,16 @@ def compare(
             fixed_request = replace(fixed_request, execution=request.execution).scoped("fixed")
             estimates, stopped = _evaluate_one_by_one(fixed_evaluator, fixed_request, fixed)
             notes += fixed_notes + stopped
-        run_jointly = None if stopped else getattr(evaluator, "run_jointly", None)
+        run_jointly = None if stopped else getattr(chosen, "run_jointly", None)
         passes = None if run_jointly is None else run_jointly(request, list(learners.values()))
         if passes is not None:
             for i, (name, policy) in enumerate(learners.items()):
                 own_request = replace(request, policy=policy, policy_name=describe(policy))
-                estimate = evaluator.estimate_of(i, passes, own_request)
-                estimates[name] = complete_estimate(estimate, evaluator, own_request)
+                estimate = chosen.estimate_of(i, passes, own_request)
+                estimates[name] = complete_estimate(estimate, chosen, own_request)
             notes += passes.notes
         elif not stopped:
-            by_name, stopped = _evaluate_one_by_one(evaluator, request, learners)
+            by_name, stopped = _evaluate_one_by_one(chosen, request, learners)
             estimates |= by_name
             notes += stopped
     if stopped:

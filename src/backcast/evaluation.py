@@ -6,32 +6,53 @@ from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
 from os import PathLike
-from typing import Any
+from typing import Literal, TypeAlias
 
 from backcast._auto import resolve_evaluator
 from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._progress import show_progress
-from backcast._request import EvaluationRequest, Evaluator, as_log, check_request, with_checkpoint
+from backcast._request import (
+    AnyLog,
+    AnyPolicy,
+    AnyRewardModel,
+    EvaluationRequest,
+    Evaluator,
+    as_log,
+    check_request,
+    with_checkpoint,
+)
 from backcast.checks.policy import probe_policy
 from backcast.estimate import Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
-from backcast.intervals.learning import ResultInterval, Segments
+from backcast.intervals import IntervalMethod
+from backcast.intervals.learning import (
+    Anytime,
+    GroupJackknife,
+    InfinitesimalJackknife,
+    ResultInterval,
+    Segments,
+    TheoremTwo,
+)
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe
 from backcast.provenance import LogShape, Provenance, date_now, describe_object, package_versions
 from backcast.replay_summary import ReplaySummary, summarize_replay
 
+AnyInterval: TypeAlias = (
+    IntervalMethod | ResultInterval | InfinitesimalJackknife | GroupJackknife | Anytime | TheoremTwo | Segments
+)
+
 
 def evaluate(
-    log: Any,
-    policy: Any,
-    evaluator: Any = "auto",
+    log: AnyLog,
+    policy: AnyPolicy,
+    evaluator: Evaluator | Literal["auto"] = "auto",
     *,
-    reward_model: Any = None,
+    reward_model: AnyRewardModel | None = None,
     horizon: int | None = None,
-    interval: Any = None,
+    interval: AnyInterval | None = None,
     level: float = 0.95,
     seed: int = 0,
     replicates: int | str | None = "default",
@@ -121,13 +142,13 @@ def evaluate(
             "exchangeable": exchangeable,
         },
     )
-    evaluator, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
+    chosen, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     probe_policy(policy, request.log, seed)
-    request = with_checkpoint(request, checkpoint, evaluator, {"policy": policy})
-    announce(request, evaluator, [policy], notes)
+    request = with_checkpoint(request, checkpoint, chosen, {"policy": policy})
+    announce(request, chosen, [policy], notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
-        estimate = run_evaluator(evaluator, request)
+        estimate = run_evaluator(chosen, request)
     return replace(estimate, notes=(*notes, *estimate.notes))
 
 

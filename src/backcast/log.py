@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import hashlib
 from collections.abc import Iterator, Sequence
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import numpy.typing as npt
@@ -29,6 +29,14 @@ from backcast._time_order import find_time_order, to_time_column
 from backcast.errors import LogError
 from backcast.provenance import LogSource
 from backcast.reading_summary import ReadingSummary
+
+
+class SparseMatrix(Protocol):
+    """A sparse matrix of scipy, of any format."""
+
+    def tocsr(self) -> Any:
+        """Return the matrix in CSR format."""
+        ...
 
 
 class LogColumns(NamedTuple):
@@ -112,42 +120,43 @@ class Log:
 
     def __init__(
         self,
-        contexts: Any,
-        actions: Any,
-        rewards: Any,
-        propensities: Any,
+        contexts: npt.ArrayLike | SparseMatrix | None,
+        actions: npt.ArrayLike,
+        rewards: npt.ArrayLike,
+        propensities: npt.ArrayLike,
         *,
         n_actions: int | None = None,
         action_labels: Sequence[Any] | None = None,
-        available: Any = None,
-        times: Any = None,
+        available: npt.ArrayLike | None = None,
+        times: npt.ArrayLike | Sequence[Any] | None = None,
         reward_range: tuple[float, float] | None = None,
-        logging_probabilities: Any = None,
+        logging_probabilities: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
     ) -> None:
-        rewards = to_float_column(rewards, "reward")
-        n = rewards.size
+        reward_column = to_float_column(rewards, "reward")
+        n = reward_column.size
         if n == 0:
             raise LogError("the log is empty; it needs at least one event")
-        contexts = to_contexts(contexts, n)
-        propensities = to_float_column(propensities, "propensity")
-        available = to_availability_mask(available)
+        features = to_contexts(contexts, n)
+        propensity = to_float_column(propensities, "propensity")
+        mask = to_availability_mask(available)
         logging = to_probability_matrix(logging_probabilities)
-        declared = find_declared_actions(contexts, available, logging, n_actions, action_labels)
-        actions, labels = encode_actions(actions, declared, action_labels)
-        for name, column in (("contexts", contexts), ("actions", actions), ("propensities", propensities)):
+        declared = find_declared_actions(features, mask, logging, n_actions, action_labels)
+        codes, labels = encode_actions(actions, declared, action_labels)
+        given: tuple[tuple[str, Any], ...] = (("contexts", features), ("actions", codes), ("propensities", propensity))
+        for name, column in given:
             check_length(name, column.shape[0], n)
-        times = to_time_column(times)
-        for name, optional in (("available", available), ("times", times), ("logging_probabilities", logging)):
+        time = to_time_column(times)
+        for name, optional in (("available", mask), ("times", time), ("logging_probabilities", logging)):
             if optional is not None:
                 check_length(name, optional.shape[0], n)
-        check_rewards(rewards, reward_range)
-        check_propensities(propensities)
-        check_available(available, actions, labels)
-        logging = check_logging(logging, actions, propensities, len(labels))
+        check_rewards(reward_column, reward_range)
+        check_propensities(propensity)
+        check_available(mask, codes, labels)
+        logging = check_logging(logging, codes, propensity, len(labels))
         rows = np.arange(n, dtype=np.int64)
-        columns = LogColumns(contexts, actions, rewards, propensities, available, times, logging, rows)
-        order = find_time_order(times)
+        columns = LogColumns(features, codes, reward_column, propensity, mask, time, logging, rows)
+        order = find_time_order(time)
         self._set(
             columns=columns if order is None else _take(columns, order),
             n_actions=len(labels),
@@ -156,10 +165,10 @@ class Log:
             propensities_estimated=False,
             reading=ReadingSummary(
                 events=n,
-                order="rows" if times is None else "times",
+                order="rows" if time is None else "times",
                 moved=0 if order is None else int((order != rows).sum()),
             ),
-            _names=check_feature_names(feature_names, contexts.shape[-1]),
+            _names=check_feature_names(feature_names, features.shape[-1]),
             source=None,
         )
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pytest
@@ -357,4 +357,4 @@ def test_a_stream_refuses_a_model_that_cannot_be_fitted_on_its_head(monkeypatch:
 
 def test_a_log_that_can_be_read_only_once_is_refused() -> None:
     with pytest.raises(OptionError, match=r"log is a list_iterator; give a Log, .*Monitor"):
-        evaluate(iter([TABLE[:10], TABLE[10:20]]), Uniform(), IPS())
+        evaluate(cast(Any, iter([TABLE[:10], TABLE[10:20]])), Uniform(), IPS())

@@ -39,7 +39,7 @@ class Started(Uncertain):
 
 
 def test_a_value_does_not_depend_on_other_policies() -> None:
-    policies = {"p": bc.LinUCB(0.5), "q": bc.Uniform(), "s": bc.UCB1()}
+    policies: dict[str, Any] = {"p": bc.LinUCB(0.5), "q": bc.Uniform(), "s": bc.UCB1()}
     alone = bc.evaluate(LOG, policies["p"], bc.ClockReplay(), **OPTIONS)
     two = bc.compare(LOG, {name: policies[name] for name in "pq"}, bc.ClockReplay(), **OPTIONS)
     three = bc.compare(LOG, policies, bc.ClockReplay(), **OPTIONS)

@@ -211,7 +211,7 @@ def evaluations(folder: Path) -> dict[str, Any]:
 
 def layouts(_: Path) -> dict[str, Any]:
     """Every policy that learns, on contexts of every layout, by both ways of building histories."""
-    learners = (
+    learners: tuple[Any, ...] = (
         bc.EpsilonGreedy(0.1, batch_size=2),
         bc.Softmax(0.5),
         bc.LinUCB(0.3),
@@ -255,7 +255,7 @@ def intervals(_: Path) -> dict[str, Any]:
     """Every interval, for a fixed policy or a learner."""
     log, fixed, learner = memory_log(), bc.Fixed([0.2, 0.3, 0.5]), bc.LinUCB(0.3)
     bound: dict[str, Any] = {"largest_weight": 5.0}
-    for_fixed = (
+    for_fixed: tuple[Any, ...] = (
         bc.Normal(),
         bc.Student(),
         bc.Bootstrap(replicates=200),
@@ -282,8 +282,12 @@ def intervals(_: Path) -> dict[str, Any]:
 def comparisons(folder: Path) -> dict[str, Any]:
     """Policies paired by replicate, by permutation, by part of a stream and by event."""
     log, stream = memory_log(), stream_log(folder)
-    learners = {"linucb": bc.LinUCB(0.3), "greedy": bc.EpsilonGreedy(0.1), "fixed": bc.Fixed([0.2, 0.3, 0.5])}
-    fixed = {"fixed": bc.Fixed([0.2, 0.3, 0.5]), "uniform": bc.Uniform()}
+    learners: dict[str, Any] = {
+        "linucb": bc.LinUCB(0.3),
+        "greedy": bc.EpsilonGreedy(0.1),
+        "fixed": bc.Fixed([0.2, 0.3, 0.5]),
+    }
+    fixed: dict[str, Any] = {"fixed": bc.Fixed([0.2, 0.3, 0.5]), "uniform": bc.Uniform()}
     runs = {
         "clock": lambda: bc.compare(log, learners, horizon=HORIZON, replicates=60, seed=4),
         "clock, two jobs": lambda: bc.compare(log, learners, horizon=HORIZON, replicates=60, seed=4, n_jobs=2),

@@ -6,7 +6,7 @@ import os
 from collections.abc import Callable
 from itertools import count
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import pyarrow as pa
@@ -113,7 +113,7 @@ def test_what_parts_cannot_do_is_refused(stream: bc.LogStream) -> None:
     with pytest.raises(bc.EvaluationError, match="too few for 10 parts"):
         bc.evaluate(stream.slice(0, 15), bc.UCB1(), bc.ClockReplay(), horizon=3)
     with pytest.raises(bc.OptionError, match="every part must be a Log"):
-        bc.evaluate([stream], bc.UCB1(), bc.ClockReplay(), horizon=3)
+        bc.evaluate(cast(Any, [stream]), bc.UCB1(), bc.ClockReplay(), horizon=3)
     with pytest.raises(bc.EvaluationError, match="400 events are needed for warm-up"):
         bc.evaluate(stream, bc.UCB1(), bc.DRns(q=0.1, warm_up=400))
 

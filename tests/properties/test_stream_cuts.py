@@ -147,7 +147,8 @@ def test_parts_for_clock_replay_are_the_same_however_files_are_laid_out(
     tmp_path_factory: pytest.TempPathFactory, row_group: int, batch_rows: int, other: int
 ) -> None:
     folders = [write(tmp_path_factory.mktemp("log"), 500, rows, "parquet") for rows in (row_group, other)]
-    evaluator, policies = bc.ClockReplay(pool=40), {"ucb": bc.UCB1(), "own": RewardProportional()}
+    policies: dict[str, Any] = {"ucb": bc.UCB1(), "own": RewardProportional()}
+    evaluator = bc.ClockReplay(pool=40)
     results = [
         bc.compare(bc.scan_log(folder, batch_rows=rows, **WORDS), policies, evaluator, horizon=4, seed=1)
         for folder, rows in zip(folders, (batch_rows, 64), strict=True)

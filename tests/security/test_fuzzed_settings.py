@@ -68,7 +68,7 @@ def test_random_options(head: str, options: list[tuple[str, str]]) -> None:
 def document(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """A saved comparison."""
     log = bc.Log(None, actions=[0, 1] * 100, rewards=[1, 0] * 100, propensities=[0.5] * 200)
-    policies = {"even": bc.Uniform(), "learner": bc.UCB1()}
+    policies: dict[str, Any] = {"even": bc.Uniform(), "learner": bc.UCB1()}
     comparison = bc.compare(log, policies, bc.ClockReplay(), horizon=4, replicates=60)
     path = bc.save_result(comparison, tmp_path_factory.mktemp("saved") / "result.json")
     content: dict[str, Any] = json.loads(path.read_text())

@@ -17,7 +17,7 @@ MOSTLY_FIRST = [0.55] + [0.05] * (K - 1)
 # .6 as it stands, and .55 * .6 + .45 * .2
 VALUES = [(ALWAYS_FIRST, 0.600), (MOSTLY_FIRST, 0.420)]
 
-EVALUATORS = {
+EVALUATORS: dict[str, Any] = {
     "DRns": bc.DRns(),
     "DRns without quantile": bc.DRns(q=0.0),
     "DRns with budget": bc.DRns(acceptance=bc.Budget(eta=0.05, refreshes=5)),
