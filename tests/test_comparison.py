@@ -165,7 +165,7 @@ def test_the_order_of_the_log_is_kept_unless_it_may_be_permuted() -> None:
 
 # Fixed policies beside learners
 
-MIXED = {"ucb": bc.UCB1(), "good": bc.Fixed([0.0, 1.0]), "even": bc.Uniform()}
+MIXED: dict[str, Any] = {"ucb": bc.UCB1(), "good": bc.Fixed([0.0, 1.0]), "even": bc.Uniform()}
 
 
 def test_fixed_policies_beside_learners_are_evaluated_as_if_alone() -> None:
