@@ -47,7 +47,7 @@ def warm_up(policies: Sequence[str], contexts: Sequence[str], *, json: bool, qui
         print_line(console, f"The code is in {cache_folder()}; NUMBA_CACHE_DIR sets another folder.")
 
 
-def _evaluators(policy: bc.Policy) -> Iterable[object]:
+def _evaluators(policy: bc.Policy) -> Iterable[bc.evaluators.Evaluator]:
     """Return evaluators that together use the loops for a policy, learning or fixed."""
     return bc.ClockReplay(), bc.DRns(q=0.1), *(() if hasattr(policy, "learn") else (bc.DR(),))
 
