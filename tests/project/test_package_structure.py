@@ -31,6 +31,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.evaluators._replicate_statistics": {"comparison"},
     "backcast.policies._calls": {
         "_engine",
+        "_forecast",
         "checks",
         "comparison",
         "demo_data",
