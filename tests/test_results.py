@@ -18,11 +18,13 @@ from backcast.report.html import report_html
 from backcast.results import result_document
 from tests.support.logs import two_action_log
 
+LOG = two_action_log(means=(0.25, 0.75))  # results do not keep it alive
+
 
 @cache
 def estimates() -> dict[str, bc.Estimate]:
     """One of every kind of diagnostics."""
-    log = two_action_log(means=(0.25, 0.75))
+    log = LOG
     return {
         "weights": bc.evaluate(log, bc.Fixed([0.25, 0.75]), bc.IPS()),
         "model": bc.evaluate(log, bc.Uniform(), bc.DM()),
@@ -34,12 +36,10 @@ def estimates() -> dict[str, bc.Estimate]:
 
 @cache
 def comparison() -> bc.Comparison:
-    return bc.compare(
-        two_action_log(means=(0.25, 0.75)), {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=10, replicates=60
-    )
+    return bc.compare(LOG, {"a": bc.UCB1(), "b": bc.RoundRobin()}, horizon=10, replicates=60)
 
 
-HEALTH = bc.check(two_action_log(means=(0.25, 0.75)), bc.UCB1())
+HEALTH = bc.check(LOG, bc.UCB1())
 
 
 def saved_and_read(result: Any, folder: Path) -> Any:

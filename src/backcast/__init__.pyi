@@ -109,6 +109,8 @@ from backcast.reading_summary import LeftOut as LeftOut
 from backcast.reading_summary import ReadingSummary as ReadingSummary
 from backcast.replay_summary import ReplaySummary as ReplaySummary
 from backcast.report.html import save_report as save_report
+from backcast.rerun import RerunReport as RerunReport
+from backcast.rerun import rerun_result as rerun_result
 from backcast.results import SavedResult as SavedResult
 from backcast.results import load_result as load_result
 from backcast.results import save_result as save_result

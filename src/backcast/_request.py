@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import closing
+from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
@@ -12,7 +12,8 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
-from backcast._parallel.checkpoint import Checkpoint, object_fingerprint, open_checkpoint
+from backcast._parallel.checkpoint import Checkpoint, open_checkpoint
+from backcast._parallel.fingerprint import object_fingerprint, source_digest
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._validation import at_least, confidence_level, count
@@ -21,6 +22,7 @@ from backcast.estimate import Estimate
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import LogPolicy, Policy, is_learning
+from backcast.provenance import package_versions
 from backcast.reward_models.cross_fitting import OutOfSampleModel
 from backcast.reward_models.regression import RewardModel
 
@@ -130,6 +132,10 @@ class EvaluationRequest:
         if finished.stopped and not finished.results:
             raise StopEvaluation
         return finished.results
+
+    def report_damage(self) -> AbstractContextManager[None]:
+        """Return a block in which unusable values of a checkpoint raise one error of ours."""
+        return nullcontext() if self.checkpoint is None else self.checkpoint.report_damage()
 
     def scoped(self, name: str) -> EvaluationRequest:
         """Return the request for one part of the evaluation, whose jobs are stored apart from those of other parts."""
@@ -264,11 +270,9 @@ def request_facts(request: EvaluationRequest, evaluator: Any, policies: Mapping[
     The number of replicates, the level and the number of workers are left out: a job has the same result whatever they
     are, so more replicates can be computed with the jobs that are stored.
     """
-    from importlib.metadata import version
-
+    versions = {**package_versions(), "backcast": source_digest()}
     return {
-        "version of backcast": version("backcast"),
-        "version of numpy": np.__version__,
+        **{f"version of {name}": version for name, version in versions.items()},
         "log": request.log.fingerprint(),
         **{name: object_fingerprint(policy) for name, policy in policies.items()},
         "evaluator": object_fingerprint(evaluator),

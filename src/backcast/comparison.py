@@ -210,7 +210,8 @@ def compare(
     facts = {f"policy {name!r}": policy for name, policy in policies.items()}
     request = with_checkpoint(request, checkpoint, chosen, facts)
     announce(request, chosen, list(policies.values()), notes)
-    with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
+    shown = show_progress(request.log, progress) if progress else nullcontext(ignore_progress)
+    with request.report_damage(), shown as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         estimates: dict[str, Estimate] = {}
         stopped: tuple[str, ...] = ()

@@ -211,9 +211,10 @@ class Estimate(ContentEquality):
         """Return the estimate as numbers, strings, lists and dicts for JSON; nan becomes None.
 
         The entry ``kind`` of the diagnostics is their class, for :meth:`from_dict`. ``influences``, ``pass_values`` and
-        ``group_values`` are included on request only: they may be as long as the log.
+        ``group_values`` are included on request only: they may be as long as the log. Provenance, which has a date, is
+        not part of it: the same evaluation gives the same entries. :func:`backcast.save_result` writes both.
         """
-        left_out: Any = {} if influences else dict.fromkeys(SAMPLES)
+        left_out: Any = dict.fromkeys(("provenance", *(() if influences else SAMPLES)))
         kind = type(self.diagnostics).__name__
         if isinstance(self.diagnostics, OtherDiagnostics):
             kind = self.diagnostics.kind or kind

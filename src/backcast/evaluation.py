@@ -39,6 +39,7 @@ from backcast.log import Log
 from backcast.policies._calls import describe
 from backcast.provenance import LogShape, Provenance, date_now, describe_object, package_versions
 from backcast.replay_summary import ReplaySummary, summarize_replay
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
 
 AnyInterval: TypeAlias = (
     IntervalMethod | ResultInterval | InfinitesimalJackknife | GroupJackknife | Anytime | TheoremTwo | Segments
@@ -148,7 +149,8 @@ def evaluate(
     announce(request, chosen, [policy], notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
-        estimate = run_evaluator(chosen, request)
+        with request.report_damage():
+            estimate = run_evaluator(chosen, request)
     return replace(estimate, notes=(*notes, *estimate.notes))
 
 
@@ -192,12 +194,28 @@ def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: Evaluat
     return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
 
 
+def _used_reward_model(evaluator: Any, request: EvaluationRequest) -> Any:
+    """Return the reward model of the request, or the default of a built-in evaluator; None if it uses none."""
+    if request.reward_model is not None:
+        return request.reward_model
+    # by name, so that evaluators which are not used are not imported
+    name = type(evaluator).__name__
+    in_log_order = name in ("DRns", "WC") and request.replicates is None
+    if in_log_order and isinstance(request.log, LogStream):
+        return "running mean of the rewards"
+    if in_log_order or name in ("StableVar", "CADR"):
+        return Progressive(default_model(request.log))
+    spec = getattr(evaluator, "spec", None)
+    uses_model = name in ("ClockReplay", "DM", "DRns", "WC", "CAB", "MRDR") if spec is None else spec.model != "none"
+    return CrossFit(default_model(request.log)) if uses_model else None
+
+
 def find_provenance(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Provenance:
     """Return how an estimate was obtained."""
     log = request.log
     used = {
         "evaluator": evaluator,
-        "reward_model": request.reward_model,
+        "reward_model": _used_reward_model(evaluator, request),
         "horizon": estimate.horizon,
         "interval": request.interval,
         "level": request.level,
@@ -206,8 +224,6 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
     }
     options = {name: describe_object(value) for name, value in used.items()}
     # where the evaluator chose, its choice is known by name
-    if request.reward_model is None:
-        options["reward_model"] = estimate.settings.get("reward_model")
     if request.interval is None and estimate.interval is not None:
         options["interval"] = estimate.interval.method
     return Provenance(

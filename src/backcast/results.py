@@ -17,6 +17,7 @@ from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
 from backcast.errors import SourceError
 from backcast.estimate import Estimate, LogComputation
+from backcast.provenance import Provenance
 from backcast.replay_summary import ReplaySummary
 
 Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
@@ -92,12 +93,10 @@ def save_result(
     ...     load_result(file).result.value
     0.75
     """
-    if isinstance(result, Estimate):
-        estimates: Mapping[str, Estimate] = {"": result}
-    else:
-        estimates = result.estimates if isinstance(result, Comparison) else result
     document = result_document(result, about=about, partial=partial, influences=influences)
-    document["passages"] = {name: to_json(estimate.replay_summary()) for name, estimate in estimates.items()}
+    document["passages"] = {
+        name: to_json(estimate.replay_summary()) for name, estimate in estimates_by_name(result).items()
+    }
     document["health"] = to_json(health)
     text = json.dumps(document, indent=2, allow_nan=False)
     with atomic_write(path, "result") as file:
@@ -108,7 +107,7 @@ def save_result(
 def result_document(
     result: Result, *, about: Mapping[str, object] | None = None, partial: bool = False, influences: bool = False
 ) -> dict[str, Any]:
-    """Return a result as JSON values, with format, version and facts about the log."""
+    """Return a result as JSON values, with format, version, facts about the log, and provenance by policy."""
     head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {version('backcast')}", "partial": partial}
     if isinstance(result, Estimate):
         body: dict[str, Any] = {"estimate": result.to_dict(influences=influences)}
@@ -116,7 +115,15 @@ def result_document(
         body = result.to_dict(influences=influences)
     else:
         body = {"estimates": {str(name): each.to_dict(influences=influences) for name, each in result.items()}}
-    return {**head, "log": to_json(dict(about or {})), **body}
+    provenance = {name: to_json(estimate.provenance) for name, estimate in estimates_by_name(result).items()}
+    return {**head, "log": to_json(dict(about or {})), "provenance": provenance, **body}
+
+
+def estimates_by_name(result: Result) -> Mapping[str, Estimate]:
+    """Return the estimates of any result; a single one has the empty name."""
+    if isinstance(result, Estimate):
+        return {"": result}
+    return result.estimates if isinstance(result, Comparison) else result
 
 
 def load_result(path: str | os.PathLike[str]) -> SavedResult:
@@ -170,9 +177,12 @@ wrote with --save-json, or save_result
 
 
 def _parse_result(document: dict[str, Any]) -> Result:
-    replays = document.get("passages") or {}
+    # files of older versions have neither
+    replays, provenances = document.get("passages") or {}, document.get("provenance") or {}
 
     def with_replay(estimate: Estimate, name: str) -> Estimate:
+        if provenances.get(name) is not None:
+            estimate = replace(estimate, provenance=from_json(Provenance, provenances[name], "provenance"))
         if replays.get(name) is None:
             return estimate
         replay = from_json(ReplaySummary, replays[name], "passage")

@@ -45,7 +45,9 @@ class TestSharedFile:
     def test_a_file_that_others_could_have_written_is_not_read(self) -> None:
         file = SharedFile((1,))
         os.chmod(file.reference.path, 0o622)
-        with pytest.raises(bc.WorkError, match="is not private to this user; it is not read"):
+        with pytest.raises(
+            bc.WorkError, match=r"is not private to this user \(other users can write to it\); it is not read"
+        ):
             load_shared(file.reference)
 
     def test_too_little_room_is_said(self, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:

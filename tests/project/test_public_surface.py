@@ -23,7 +23,9 @@ PROMISED = {
     """,
     "reward models": "Constant CrossFit Fitted Joint LowVariance PerAction Progressive Split",
     "propensities": "estimate_propensities mix_logs with_estimated_propensities",
-    "questions": "check compare evaluate load_result plan reward_distribution save_report save_result trace",
+    "questions": """
+        check compare evaluate load_result plan rerun_result reward_distribution save_report save_result trace
+    """,
     "evaluators": """
         BaselineIPS CAB CADR CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay
         RewardQuantile SNDR SNIPS ShrinkageDR StableVar SubGaussian SwitchDR WC
@@ -37,8 +39,8 @@ PROMISED = {
     """,
     "results": """
         ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RewardDistribution SavedResult
-        Trace
+        PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RerunReport
+        RewardDistribution SavedResult Trace
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """

@@ -10,6 +10,7 @@ import hashlib
 import logging
 import os
 import tempfile
+import warnings
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from functools import cache
@@ -20,7 +21,10 @@ import numba
 import numba.core.event
 from numba import types
 from numba.core import cgutils
+from numba.core.caching import FunctionCache
 from numba.extending import intrinsic
+
+from backcast._private_files import make_private_folder
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -30,8 +34,12 @@ if logging.getLogger("numba").level == logging.NOTSET:
 
 
 @cache
-def cache_folder() -> Path:
-    """Return the folder of compiled code: under ``NUMBA_CACHE_DIR``, the user's cache folder, or a temporary one."""
+def cache_folder() -> Path | None:
+    """Return the folder of compiled code; None, with a warning, if there is none that only this user can write.
+
+    It is under ``NUMBA_CACHE_DIR``, the user's cache folder, or a private folder among the temporary files. Numba
+    unpickles what it finds there, so a file that another user could have written would be another user's program.
+    """
     package = Path(__file__).parents[1]
     digest = hashlib.sha256(numba.__version__.encode())
     for source in sorted(package.rglob("*.py")):
@@ -39,16 +47,58 @@ def cache_folder() -> Path:
         # these three packages in full, because their kernels read each other's constants; elsewhere, files with kernels
         if source.relative_to(package).parts[0] in ("_kernels", "policies", "_engine") or b"\n@compiled" in text:
             digest.update(text)
-    home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
-    for parent in (Path(home).expanduser(), Path(tempfile.gettempdir())):
-        folder = parent / "backcast" / digest.hexdigest()[:16]
+    reasons = []
+    for find_parent in (_user_cache_folder, _temporary_cache_folder):
         try:
-            folder.mkdir(parents=True, exist_ok=True)
-        except OSError:
-            continue
-        if os.access(folder, os.W_OK):
-            return folder
-    return Path(tempfile.mkdtemp(prefix="backcast-"))
+            folder = find_parent() / digest.hexdigest()[:16]
+            make_private_folder(folder)
+            with tempfile.TemporaryFile(dir=folder):  # is there room, and is it writable?
+                return folder
+        except (OSError, RuntimeError) as problem:  # RuntimeError: there is no home directory
+            reasons.append(getattr(problem, "strerror", None) or str(problem))
+    _warn_once("; ".join(reasons))
+    return None
+
+
+def _user_cache_folder() -> Path:
+    home = os.environ.get("NUMBA_CACHE_DIR") or os.environ.get("XDG_CACHE_HOME") or "~/.cache"
+    return Path(home).expanduser() / "backcast"
+
+
+def _temporary_cache_folder() -> Path:
+    user = os.getuid() if hasattr(os, "getuid") else ""
+    return Path(tempfile.gettempdir(), f"backcast-{user}")
+
+
+@cache
+def _warn_once(reason: str) -> None:
+    warnings.warn(
+        f"compiled code cannot be stored ({reason}), so it is compiled for this process only, which takes some seconds "
+        "each time; set NUMBA_CACHE_DIR to a folder with room that only this user can write",
+        RuntimeWarning,
+        stacklevel=2,
+    )
+
+
+class _CodeCache(FunctionCache):  # type: ignore[misc]  # numba has no types
+    """Numba's cache of one function, without which work goes on: a full disk costs time, not the result."""
+
+    def load_overload(self, signature: Any, target_context: Any) -> Any:
+        try:
+            return super().load_overload(signature, target_context)
+        except Exception as problem:  # unreadable or damaged: any error of unpickling
+            self._give_up(problem)
+            return None
+
+    def save_overload(self, signature: Any, data: Any) -> None:
+        try:
+            super().save_overload(signature, data)
+        except OSError as problem:
+            self._give_up(problem)
+
+    def _give_up(self, problem: Exception) -> None:
+        self.disable()
+        _warn_once(getattr(problem, "strerror", None) or str(problem))
 
 
 # for small kernels that run at every event: passing their arrays would cost more than the arithmetic
@@ -66,12 +116,18 @@ def inlined(function: F) -> F:
 
 
 def _cached(function: F, **options: Any) -> F:
-    before = numba.config.CACHE_DIR
-    numba.config.CACHE_DIR = str(cache_folder())
-    try:
-        return cast(F, numba.njit(cache=True, nogil=True, **options)(function))
-    finally:
-        numba.config.CACHE_DIR = before
+    kernel = numba.njit(nogil=True, **options)(function)
+    folder = cache_folder()
+    if folder is not None:
+        before = numba.config.CACHE_DIR
+        numba.config.CACHE_DIR = str(folder)
+        try:
+            kernel._cache = _CodeCache(function)
+        except RuntimeError as problem:  # no folder for this function can be made
+            _warn_once(str(problem))
+        finally:
+            numba.config.CACHE_DIR = before
+    return cast(F, kernel)
 
 
 def uncached(function: F) -> F:

@@ -1,32 +1,31 @@
-"""Checkpoint: a folder of finished jobs of one request, and the fingerprints that identify the request.
+"""Checkpoint: a folder of finished jobs of one request.
 
 The folder's first file lists the facts of the request (log, policy, options, seed, versions); a request with other
 facts is refused. Every other file is a finished job, sealed by a digest of its content, its name and the request: a
-damaged, changed or foreign file is ignored. Nothing is ever unpickled.
+damaged or changed file is ignored, and so is one that another user could have written. Nothing is ever unpickled.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import json
 import os
-import pickle
-import re
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import CodeType, FunctionType
 from typing import Any, NamedTuple
 
 from backcast._files import UNFINISHED, replace_atomically
+from backcast._private_files import HAS_USERS, open_private, others_can_write
 from backcast._serialization import from_bytes, to_bytes
-from backcast.errors import OptionError, WorkError
+from backcast.errors import BackcastError, OptionError, WorkError
 
-FORMAT, VERSION = "backcast checkpoint", 1
+FORMAT, VERSION = "backcast checkpoint", 2
 HEADER_FILE = "checkpoint.json"
 SEAL_BYTES = 32
-LONGEST_REPR = 60  # characters of an object's repr in the facts of a request
+# what unusable values of a stored job may raise where they are used
+DAMAGE = (ArithmeticError, AssertionError, AttributeError, LookupError, RecursionError, TypeError, ValueError)
 
 
 class Stored(NamedTuple):
@@ -53,6 +52,7 @@ class Checkpoint:
     folder: Path
     request_digest: str
     scope: str = ""
+    used: list[str] = field(default_factory=list)  # names of the stored results that were returned
 
     def scoped(self, name: str) -> Checkpoint:
         """Return the same folder for one part of the request."""
@@ -61,11 +61,31 @@ class Checkpoint:
     def get(self, name: str, types: Sequence[type] = ()) -> Stored | None:
         """Return the stored result of a job; None if there is none, or its file is damaged or foreign."""
         try:
-            sealed = self._path(name).read_bytes()
+            with open_private(self._path(name)) as file:
+                sealed = file.read()
         except OSError:
             return None
         seal, content = sealed[:SEAL_BYTES], sealed[SEAL_BYTES:]
-        return Stored(from_bytes(content, types)) if seal == self._seal(name, content) else None
+        if seal != self._seal(name, content):
+            return None
+        self.used.append(f"{self.scope}{name}")
+        return Stored(from_bytes(content, types))
+
+    @contextmanager
+    def report_damage(self) -> Iterator[None]:
+        """Raise one error of ours if stored results have values that no job returns, though their seals are right."""
+        try:
+            yield
+        except BackcastError:
+            raise
+        except DAMAGE as problem:
+            if not self.used:
+                raise
+            raise WorkError(
+                f"{type(problem).__name__} ({problem}) after {len(self.used)} stored results were read from the "
+                f"checkpoint {self.folder.name!r}, so one of them may be damaged; remove the folder and start again. "
+                "The error is not due to the checkpoint if it then occurs again"
+            ) from problem
 
     def put(self, name: str, value: Any, types: Sequence[type] = ()) -> None:
         """Store the result of a job."""
@@ -100,7 +120,9 @@ remove it
     path = Path(folder)
     header = {"format": FORMAT, "version": str(VERSION), **facts}
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
+        _check_folder(path)
         stored_header = _read_header(path)
         if stored_header is None:
             with replace_atomically(path / HEADER_FILE) as file:
@@ -120,9 +142,28 @@ remove it
     return Checkpoint(path, hashlib.sha256(json.dumps(header).encode()).hexdigest())
 
 
+def _check_folder(folder: Path) -> None:
+    """Raise if another user could put results into the folder.
+
+    The folders above it are not checked: with their permissions the folder can be moved, but no file in it can be made
+    that belongs to this user.
+    """
+    status = os.stat(folder)
+    if HAS_USERS and status.st_uid != os.getuid():
+        raise OptionError(
+            f"the checkpoint folder {folder.name!r} belongs to another user, whose results could be taken for yours; "
+            "give the name of a new folder, which is then created"
+        )
+    if HAS_USERS and others_can_write(status):
+        raise OptionError(
+            f"other users can write to the checkpoint folder {folder.name!r}, and their results could be taken for "
+            f"yours; run 'chmod go-w' on it, or give the name of a new folder"
+        )
+
+
 def _read_header(folder: Path) -> dict[str, Any] | None:
     path = folder / HEADER_FILE
-    if not path.exists():
+    if not os.path.lexists(path):
         others = [entry.name for entry in folder.iterdir() if not entry.name.endswith(UNFINISHED)]
         if others:
             raise OptionError(
@@ -131,73 +172,12 @@ def _read_header(folder: Path) -> dict[str, Any] | None:
             )
         return None
     try:
-        header = json.loads(path.read_text())
-    except ValueError:
+        with open_private(path) as file:
+            header = json.loads(file.read().decode())
+    except (OSError, ValueError, RecursionError):
         header = None
     if not isinstance(header, dict) or header.get("format") != FORMAT:
         raise OptionError(
             f"{HEADER_FILE} in {folder.name!r} is not a checkpoint of backcast; choose another folder or remove it"
         )
     return header
-
-
-def object_fingerprint(value: Any) -> str:
-    """Return a short description and a digest of an object's state and of the code of its classes.
-
-    The state is pickled to compute the digest, and the bytes are discarded.
-
-    >>> import numpy as np
-    >>> object_fingerprint(0.5), object_fingerprint(None)
-    ('0.5', 'None')
-    >>> object_fingerprint(np.zeros((2, 1))) == object_fingerprint(np.ones((2, 1)))
-    False
-    """
-    if value is None or isinstance(value, bool | int | float | str):
-        return repr(value)
-    content = io.BytesIO()
-    try:
-        _CodePickler(content, protocol=5).dump(value)
-    except (pickle.PicklingError, TypeError, AttributeError, RecursionError) as error:
-        raise OptionError(
-            f"the state of {type(value).__name__} cannot be fingerprinted ({error}), so a checkpoint could be used for "
-            "another object by mistake; exclude what cannot be pickled (__getstate__), or do not use a checkpoint"
-        ) from None
-    return f"{_describe(value)} {hashlib.sha256(content.getvalue()).hexdigest()[:12]}"
-
-
-def _describe(value: Any) -> str:
-    shape = getattr(value, "shape", None)
-    text = f"array of {' by '.join(map(str, shape))}" if isinstance(shape, tuple) else repr(value)
-    if re.search(r" at 0x[0-9a-fA-F]+", text):
-        # a memory address changes from run to run
-        text = type(value).__name__
-    return text if len(text) <= LONGEST_REPR else f"{text[: LONGEST_REPR - 3]}..."
-
-
-class _CodePickler(pickle.Pickler):
-    """Pickle functions and classes by their code instead of their name: an edited policy is another policy."""
-
-    def reducer_override(self, value: Any) -> Any:
-        if isinstance(value, FunctionType):
-            closure = tuple(cell.cell_contents for cell in value.__closure__ or ())
-            return tuple, ([_code_digest(value.__code__), value.__qualname__, value.__defaults__, closure],)
-        if isinstance(value, type) and value.__module__ != "builtins":
-            lines = [f"{value.__module__}.{value.__qualname__}"]
-            for kind in value.__mro__:
-                methods = [member for member in vars(kind).values() if isinstance(member, FunctionType)]
-                lines += [f"{method.__qualname__} {_code_digest(method.__code__)}" for method in methods]
-            return str, ("\n".join(lines),)
-        return NotImplemented
-
-
-def _code_digest(code: CodeType) -> str:
-    """Return a digest of what a function does, independent of its position in the file."""
-    facts = code.co_code.hex(), code.co_names, code.co_varnames, code.co_freevars, [*map(_constant, code.co_consts)]
-    return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
-
-
-def _constant(value: Any) -> str:
-    if isinstance(value, CodeType):
-        return _code_digest(value)
-    # the order of a set changes from process to process
-    return repr(sorted(map(repr, value)) if isinstance(value, frozenset) else value)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import os
 import pickle
 import shutil
-import stat
 import sys
 import tempfile
 import threading
@@ -21,6 +20,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
+from backcast._private_files import NotPrivateError, open_private
 from backcast.errors import WorkError
 
 ALIGNMENT = 64  # bytes: every array starts at a multiple, as compiled code prefers
@@ -139,11 +139,11 @@ def _map_file(reference: SharedFileRef) -> tuple[Any, ...]:
     path = reference.path
     try:
         # unpickling may run code, so the file must have been written by this user, and by no one else
-        status = os.lstat(path)
-        private = not hasattr(os, "getuid") or (status.st_uid == os.getuid() and not status.st_mode & 0o077)
-        if not (stat.S_ISREG(status.st_mode) and private):
-            raise WorkError(f"the shared file {path} is not private to this user; it is not read")
-        content = np.memmap(path, np.uint8, "c")
+        with open_private(path) as file:
+            content = np.memmap(file, np.uint8, "c")
+    except NotPrivateError as error:
+        reason = error.strerror
+        raise WorkError(f"the shared file {path} is not private to this user ({reason}); it is not read") from None
     except OSError as error:
         raise WorkError(f"the shared file {path} cannot be read: {error.strerror}") from error
     *buffers, message = (content[start:stop] for start, stop in reference.spans)

@@ -16,7 +16,7 @@ from backcast.cli.signals import watch_signals
 from backcast.cli.streams import FilesNotWritten, discard_output, tolerant_streams
 from backcast.errors import BackcastError, OptionError, ResourceError, StopEvaluation, printable
 
-FAILED, INTERRUPTED = 1, 130
+FAILED, DIFFERENT, INTERRUPTED = 1, 9, 130
 # errors of a standard output that cannot be written; those of files have a file name
 UNWRITABLE = (errno.ENOSPC, errno.EFBIG, errno.EIO, errno.EDQUOT, errno.EBADF)
 # the classes of usage errors are in different modules in different versions of typer; this one is always accessible
@@ -274,6 +274,35 @@ def warmup(
     from backcast.cli.warmup import warm_up
 
     warm_up(policy or [], contexts or [], json=json, quiet=quiet)
+
+
+@app.command(
+    epilog="Example:\n\nbackcast rerun result.json\n\nExit codes: 0 the same; 9 not the same; others as for evaluate."
+)
+def rerun(
+    result: Annotated[
+        str, typer.Argument(metavar="RESULT.JSON", help="A file that evaluate or compare wrote with --save-json.")
+    ],
+    log: Annotated[
+        str | None,
+        typer.Option(metavar="LOG", help="The log, if its files are elsewhere now; those of the result if not given."),
+    ] = None,
+    force: Annotated[
+        bool, typer.Option("--force", help="Run although the log has changed since the result was made.")
+    ] = False,
+    import_code: Annotated[
+        bool,
+        typer.Option("--import-code", help="Import and call module:factory of your own objects that the result names."),
+    ] = False,
+    jobs: Annotated[int, typer.Option(min=1, help="Replicates run in parallel; the result does not depend on it.")] = 1,
+    json: o.JSON = False,
+    quiet: o.QUIET = False,
+) -> None:
+    """Run a saved result again from its file and the log, and check that it is the same to the bit."""
+    from backcast.cli.rerun import run_again
+
+    is_same = run_again(result, log, import_code=import_code, force=force, jobs=jobs, json=json, quiet=quiet)
+    _exit_if(not is_same, DIFFERENT)
 
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")

@@ -19,6 +19,7 @@ from backcast.cli.output import (
 )
 from backcast.cli.paths import check_outputs
 from backcast.cli.progress import print_status
+from backcast.cli.rerun import with_factories
 from backcast.cli.run import (
     RunOptions,
     describe_log,
@@ -54,6 +55,7 @@ def run_policies(settings: Settings, *, paired: bool) -> bool:
     if not estimates:
         raise StopEvaluation("no estimate was finished")
     missing = [name for name in options.policies if name not in estimates]
+    result = with_factories(result, options)
     return deliver(result, describe_log(log, settings.get("log")), settings, missing)
 
 

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from backcast.errors import BackcastError, OptionError, PolicyError, did_you_mean
+from backcast.provenance import describe_object
 
 
 @dataclass(frozen=True)
@@ -91,6 +92,20 @@ INTERVALS = Registry(
 )
 
 
+_made: list[tuple[Any, dict[str, Any]]] = []  # objects of users' factories in this process, and how they were made
+
+
+def factory_description(value: Any) -> dict[str, Any] | None:
+    """Return the factory that made an object, with its options and folder, for a saved result; None for others."""
+    for made, description in _made:
+        if made is value:
+            return {
+                **description,
+                "options": {key: describe_object(each) for key, each in description["options"].items()},
+            }
+    return None
+
+
 def build(text: str, registry: Registry, folder: Path | None = None) -> Any:
     """Build the object that a text such as ``linucb:alpha=0.3`` describes; modules are searched in ``folder`` too.
 
@@ -127,7 +142,9 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
     module, _, attribute = name.partition(":")
     if attribute.strip().isidentifier():
         try:
-            return _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
+            made = _call(_import_factory(module.strip(), attribute.strip(), folder), name, options)
+            _made.append((made, {"factory": name, "options": options, "folder": str(folder or Path.cwd())}))
+            return made
         except BackcastError:
             raise
         except Exception as problem:

@@ -28,6 +28,10 @@ def warm_up(policies: Sequence[str], contexts: Sequence[str], *, json: bool, qui
             )
     names, kinds = policies or COMPILED_POLICIES, contexts or CONTEXTS
     built = {name: build(name, POLICIES) for name in names}
+    if cache_folder() is None:
+        raise OptionError(
+            "compiled code cannot be stored; set NUMBA_CACHE_DIR to a folder with room that only this user can write"
+        )
     start = time.perf_counter()
     for kind in kinds:
         log = _small_log(kind)

@@ -42,6 +42,8 @@ def out_of_sample_predictions(request: EvaluationRequest) -> OutOfSamplePredicti
         return OutOfSamplePredictions(log, np.full((1, log.n_actions), float(model)))
     stored = None if checkpoint is None else checkpoint.get("predictions")
     if stored is not None:
+        if np.shape(stored.value) != (len(log), log.n_actions):
+            raise ValueError(f"stored predictions have the shape {np.shape(stored.value)}")  # the file was forged
         return OutOfSamplePredictions(log, stored.value)
     model = as_out_of_sample(model, log=log)
     predictions = model.predictions(log, RandomStreams.from_seed(request.seed).folds)
