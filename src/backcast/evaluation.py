@@ -194,7 +194,7 @@ def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: Evaluat
     return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
 
 
-def _used_reward_model(evaluator: Any, request: EvaluationRequest) -> Any:
+def _used_reward_model(evaluator: object, request: EvaluationRequest) -> object:
     """Return the reward model of the request, or the default of a built-in evaluator; None if it uses none."""
     if request.reward_model is not None:
         return request.reward_model
