@@ -65,6 +65,7 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.curves $(CURVES)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.selection $(SELECTION)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.adaptive $(ADAPTIVE)
 
 bench-scale: $(DASK) ## a log of 100 million events, local and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)

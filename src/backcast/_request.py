@@ -162,6 +162,7 @@ class SeedKey(IntEnum):
     PARTS = 5
     PILOT = 7
     HORIZON = 9
+    PROBE = 15
     EXTENSION = 11
     THINNING = 1934
     BOOTSTRAP = 1979

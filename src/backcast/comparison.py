@@ -145,7 +145,8 @@ def compare(
 ) -> Comparison:
     """Compare policies on the same log: same groups, same randomness, so that what they share cancels out.
 
-    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies.
+    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies. With ``evaluator="auto"``, fixed
+    policies beside learning ones are evaluated as if they were alone; an evaluator that is given is used for all.
 
     Examples
     --------

@@ -175,8 +175,8 @@ folder, runs, full = sys.argv[1], sys.argv[2], int(sys.argv[3])
 
 class Fills(CountedLeader):
     # the disk is full from this run on
-    def start(self, *sizes):
-        super().start(*sizes)
+    def learn(self, *batch):
+        super().learn(*batch)
         if count_runs(Path(self.runs)) == full:
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))

@@ -10,7 +10,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._equality import ContentEquality
-from backcast._request import check_is_policy
+from backcast._request import SeedKey, check_is_policy, seed_sequence
 from backcast.errors import PolicyError
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -141,11 +141,12 @@ def probe_policy(policy: Any, log: Log | LogStream, seed: int) -> None:
     if isinstance(policy, CompiledPolicy):
         return
     head, _ = log.split_head(PROBE_EVENTS)
-    policy_copy = _new_copy(policy, head, seed)
+    rng = np.random.default_rng(seed_sequence(seed, SeedKey.PROBE))
+    policy_copy = start_copy(policy, head, rng)
     score = probability_of if callable(getattr(policy, "probability_of", None)) else probabilities_of
     first = score(policy_copy, head).reshape(len(head), -1)
     _compare(policy, head, first, score(policy_copy, head).reshape(first.shape), CHANGES, PROBE_TOLERANCE)
-    order = np.random.default_rng(seed).permutation(len(head))[: (len(head) + 1) // 2]
+    order = rng.permutation(len(head))[: (len(head) + 1) // 2]
     permuted = score(policy_copy, head[order]).reshape(order.size, -1)
     _compare(policy, head[order], first[order], permuted, DEPENDS_ON_BLOCK, PROBE_TOLERANCE)
 
