@@ -21,7 +21,6 @@ IPS = "--policy uniform --evaluator ips"
     [
         {"PYTHONIOENCODING": "ascii"},
         {"LC_ALL": "C", "LANG": "C", "PYTHONCOERCECLOCALE": "0", "PYTHONUTF8": "0"},
-        {"PYTHONIOENCODING": "latin-1"},
     ],
     ids=lambda environment: next(iter(environment)),
 )

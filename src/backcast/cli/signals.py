@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import signal
-import socket
 import sys
 import threading
 from collections.abc import Iterator
@@ -60,10 +58,10 @@ class Signals:
             _write_error_line(STOPPING)
         STOPPABLE.interrupt()
 
-    def watch(self, wakeups: socket.socket) -> None:
-        """React to signals while the main thread executes compiled code; ``wakeups`` yields their numbers."""
+    def watch(self, wakeups: int) -> None:
+        """React to signals while the main thread executes compiled code; their numbers are read from ``wakeups``."""
         n_signals = 0
-        while numbers := wakeups.recv(64):
+        while numbers := os.read(wakeups, 64):
             for number in numbers:
                 n_signals += number in HANDLED
                 if n_signals == 1 and self._in_run:
@@ -71,6 +69,8 @@ class Signals:
 
                     STOP_FLAG[0] = 1
                 if n_signals > 1 and not self._left.wait(LEAVE_SECONDS):
+                    import multiprocessing
+
                     _write_error_line("interrupted\n")
                     for child in multiprocessing.active_children():
                         child.kill()
@@ -97,26 +97,26 @@ def watch_signals() -> Iterator[Signals]:
     if threading.current_thread() is not threading.main_thread():
         yield signals
         return
-    reader, writer = socket.socketpair()
-    writer.setblocking(False)
+    reader, writer = os.pipe()
+    os.set_blocking(writer, False)
     previous_handlers = {number: signal.getsignal(number) for number in HANDLED}
+    previous_fd = signal.set_wakeup_fd(writer, warn_on_full_buffer=False)
+    for number, handler in previous_handlers.items():
+        if handler is not signal.SIG_IGN:
+            signal.signal(number, signals.handle)
     watcher = threading.Thread(target=signals.watch, args=(reader,), name="backcast signals", daemon=True)
-    with reader, writer:
-        previous_fd = signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    watcher.start()
+    try:
+        yield signals
+    finally:
+        signals.leave()
         for number, handler in previous_handlers.items():
-            if handler is not signal.SIG_IGN:
-                signal.signal(number, signals.handle)
-        watcher.start()
-        try:
-            yield signals
-        finally:
-            signals.leave()
-            for number, handler in previous_handlers.items():
-                signal.signal(number, handler)
-            signal.set_wakeup_fd(previous_fd)
-            # the watcher ends when nothing more can be written
-            writer.shutdown(socket.SHUT_WR)
-            watcher.join()
+            signal.signal(number, handler)
+        signal.set_wakeup_fd(previous_fd)
+        # the watcher ends when nothing more can be written
+        os.close(writer)
+        watcher.join()
+        os.close(reader)
 
 
 def _write_error_line(text: str) -> None:
