@@ -97,7 +97,8 @@ def _as_backcast_error(problem: Exception) -> BackcastError | None:
         message: str = getattr(problem, "format_message", problem.__str__)()
         path = getattr(getattr(problem, "ctx", None), "command_path", "backcast")
         return OptionError(f"{message.rstrip('.')}; see '{path} --help'")
-    if isinstance(problem, MemoryError):
+    # Python reports a thread without memory for its stack as a RuntimeError
+    if isinstance(problem, MemoryError) or str(problem) == "can't start new thread":
         return ResourceError(
             f"memory ran out ({str(problem) or 'no more is available'}); use fewer columns, a smaller hash_size or "
             "fewer rows, or a machine with more"

@@ -13,6 +13,7 @@ from types import FrameType
 from backcast.errors import StopEvaluation
 
 HANDLED = (signal.SIGINT, signal.SIGTERM)
+END = 0  # no signal has this number; it ends the watcher
 LEAVE_SECONDS = 2.0  # after the second signal, until a process that does not react ends
 STOPPING = "\nstopping: the estimate so far follows; press Ctrl-C again to leave at once\n"
 
@@ -63,6 +64,8 @@ class Signals:
         n_signals = 0
         while numbers := os.read(wakeups, 64):
             for number in numbers:
+                if number == END:
+                    return
                 n_signals += number in HANDLED
                 if n_signals == 1 and self._in_run:
                     from backcast._parallel.stop import STOP_FLAG
@@ -113,9 +116,9 @@ def watch_signals() -> Iterator[Signals]:
         for number, handler in previous_handlers.items():
             signal.signal(number, handler)
         signal.set_wakeup_fd(previous_fd)
-        # the watcher ends when nothing more can be written
-        os.close(writer)
+        os.write(writer, bytes([END]))
         watcher.join()
+        os.close(writer)
         os.close(reader)
 
 

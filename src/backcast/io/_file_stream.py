@@ -156,8 +156,7 @@ class FileLogStream(LogStream):
                     yield part
                     row += len(part)
         except ResourceError as problem:
-            # it is read in parts already
-            raise ResourceError(str(problem).replace(IN_PARTS, "use fewer columns, or allow more memory")) from None
+            raise _without_stream_remedy(problem) from None
         if row == self.first_row:
             raise self._empty_error()
 
@@ -231,7 +230,11 @@ class FileLogStream(LogStream):
         rows = sum(batch.num_rows for batch in batches)
         if rows == 0:
             raise self._empty_error()
-        return self._build_part(batches, rows, self.first_row), self._after(n)
+        try:
+            head = self._build_part(batches, rows, self.first_row)
+        except ResourceError as problem:
+            raise _without_stream_remedy(problem) from None
+        return head, self._after(n)
 
     def _after(self, n: int) -> FileLogStream | None:
         """Return the stream without its first ``n`` events; files of unknown length are counted only up to there."""
@@ -333,6 +336,11 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
     if stream.n_events == 0:
         raise stream._empty_error()
     return stream
+
+
+def _without_stream_remedy(problem: ResourceError) -> ResourceError:
+    """Return the error of a stream, which is read in parts already."""
+    return ResourceError(str(problem).replace(IN_PARTS, "use fewer columns, or allow more memory"))
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:
