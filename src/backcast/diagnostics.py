@@ -34,6 +34,23 @@ def effective_sample_size(weight_sum: float, squared_sum: float) -> float:
     return weight_sum**2 / squared_sum if squared_sum else 0.0
 
 
+TOP_EVENTS, TOP_SHARE = 5, 0.25  # number of the largest events, and their share of a sum that is too much
+FEWEST_FOR_TOP = 100  # events from which five of them are few
+
+
+def share_of_largest(values: NDArray[np.float64]) -> float:
+    """Return the share of the five largest in the sum of absolute values; 0 if there are fewer than 100 values.
+
+    >>> share_of_largest(np.array([95.0] * 5 + [5.0] * 95))
+    0.5
+    """
+    sizes = np.abs(values)
+    total = float(sizes.sum())
+    if sizes.size < FEWEST_FOR_TOP or not 0 < total < np.inf:
+        return 0.0
+    return float(np.partition(sizes, -TOP_EVENTS)[-TOP_EVENTS:].sum()) / total
+
+
 @dataclass(frozen=True, eq=False)
 class PrintedDiagnostics(ContentEquality):
     """Base of diagnostics: printed one per line."""

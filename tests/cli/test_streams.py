@@ -204,3 +204,27 @@ def test_parts_are_smaller_where_memory_is_short(monkeypatch: pytest.MonkeyPatch
     limit = 10
     with pytest.raises(bc.ResourceError, match="more than there is; use fewer columns, or allow more memory"):
         list(stream.parts())
+
+
+@pytest.mark.parametrize("mode", ["--stream", "--no-stream"])
+def test_rows_and_missing_values(mode: str, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    table = pq.read_table(folder / "log.parquet")
+    ages = pa.array([None if row % 3 == 0 else row % 60 for row in range(600)])
+    pq.write_table(table.append_column("age", ages), folder / "log.parquet", row_group_size=70)
+    words = f"evaluate log.parquet {COLUMNS} --context age --policy uniform --evaluator ips {mode}"
+    assert main(shlex.split(words)) == 2
+    assert "context is missing (null in column 'age')" in capsys.readouterr().err
+    values = [
+        result(f"{words} --fill age=mean --where 'shown = 1'", capsys)["estimates"]["uniform"]["diagnostics"]["events"],
+        result(f"{words} --where 'age is not null'", capsys)["estimates"]["uniform"]["diagnostics"]["events"],
+    ]
+    assert values == [int(np.sum(table["shown"].to_numpy())), 400]
+    (folder / "run.toml").write_text(
+        'log = "log.parquet"\ncontext = ["f", "age"]\naction = "shown"\nreward = "click"\npropensity = "p"\n'
+        'where = "age > 5"\nfill = { age = 0 }\n[policies]\neven = "uniform"\n'
+    )
+    older = sum(age is not None and age > 5 for age in ages.to_pylist())
+    estimate = result("evaluate run.toml --evaluator ips", capsys)["estimates"]["even"]
+    assert estimate["diagnostics"]["events"] == older
+    assert main(["evaluate", "run.toml", "--fill", "mean", "--fill", "age=0"]) == 2
+    assert "give one value for all columns" in capsys.readouterr().err

@@ -10,6 +10,7 @@ import numpy as np
 import pytest
 from sklearn.linear_model import LinearRegression, Ridge
 
+import backcast as bc
 import backcast.evaluators._reward_predictions as predicting
 from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest, Evaluator
@@ -358,3 +359,15 @@ def test_a_stream_refuses_a_model_that_cannot_be_fitted_on_its_head(monkeypatch:
 def test_a_log_that_can_be_read_only_once_is_refused() -> None:
     with pytest.raises(OptionError, match=r"log is a list_iterator; give a Log, .*Monitor"):
         evaluate(cast(Any, iter([TABLE[:10], TABLE[10:20]])), Uniform(), IPS())
+
+
+def test_a_value_that_few_events_carry_has_a_note() -> None:
+    rng = np.random.default_rng(0)
+    rewards, actions = rng.random(1000), rng.integers(2, size=1000)
+    even = bc.Log(None, actions, rewards, np.full(1000, 0.5))
+    assert not any("largest events" in note for note in bc.evaluate(even, bc.Uniform(), bc.IPS()).notes)
+    rewards[:5] = 200.0
+    outliers = bc.Log(None, actions, rewards, np.full(1000, 0.5))
+    share = 1000 / rewards.sum()  # about 0.66
+    notes = bc.evaluate(outliers, bc.Uniform(), bc.IPS()).notes
+    assert f"the 5 largest events carry {100 * share:.0f} % of the value: inspect their rewards" in notes

@@ -12,6 +12,7 @@ from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_spars
 from backcast.checks._drift import centred_ranks, detect_drift, segment_numbers
 from backcast.checks._evidence import SURE, hits_evidence
 from backcast.checks.findings import Finding
+from backcast.diagnostics import TOP_EVENTS, TOP_SHARE, share_of_largest
 
 if TYPE_CHECKING:
     from backcast.checks.log import LogFacts
@@ -23,8 +24,6 @@ LEAKS_SHOWN = 3
 FEWEST_VARIED = 20  # rewards other than the most frequent one, from which a leak can be detected
 LEAK, BINARY_LEAK = 0.99, 0.98  # association with the reward that is a leak
 PREDICTED, DOUBTFUL = 0.99, 0.9  # share of other rewards that a predictor shows, and that must be excluded by chance
-TOP_EVENTS, TOP_SHARE = 5, 0.25  # largest events, and their share of all weighted rewards that is too much
-FEWEST_CONCENTRATED = 100  # events from which five of them are few
 BASE = np.uint64(0x9E3779B97F4A7C15)  # of polynomial hashes of stretches: odd, of no regular bits
 DUPLICATES, MANY_DUPLICATES = 0.001, 0.05  # share of the log from which copies matter, and from which they spoil it
 
@@ -259,16 +258,15 @@ def repeated_stretches(rows: npt.NDArray[np.uint64], propensities: FloatArray) -
 def reward_concentration(facts: LogFacts) -> Finding:
     """Check that no few events have most of the weighted rewards: estimates would rest on them."""
     weighted = np.abs(facts.log.columns.rewards) * facts.inverse
-    total = float(weighted.sum())
-    if facts.n < FEWEST_CONCENTRATED or not 0 < total < math.inf:
+    share = share_of_largest(weighted)
+    if share == 0.0:
         return Finding("reward_concentration", "ok", math.nan, "too few events or rewards to compare them")
-    top = np.argsort(weighted)[::-1][:TOP_EVENTS]
-    share = float(weighted[top].sum()) / total
     message = f"the {TOP_EVENTS} largest events carry {100 * share:.2g} % of the sum of |reward|/p"
     if share < TOP_SHARE:
         return Finding("reward_concentration", "ok", share, message)
-    row = int(facts.log.columns.rows[top[0]])
-    message += f"; the largest is row {row}, of reward {facts.log.columns.rewards[top[0]]:.4g}"
+    largest = int(weighted.argmax())
+    row, reward = int(facts.log.columns.rows[largest]), float(facts.log.columns.rewards[largest])
+    message += f"; the largest is row {row}, of reward {reward:.4g}"
     remedy = (
         "Are they right? If so, values rest on single events: clip the reward, or declare reward_range and use bounds"
     )

@@ -15,7 +15,7 @@ from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, require_fixed_policy
-from backcast.diagnostics import WeightDiagnostics
+from backcast.diagnostics import TOP_EVENTS, TOP_SHARE, WeightDiagnostics, share_of_largest
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators._weight_transforms import (
@@ -195,12 +195,19 @@ def estimate_from_events(
         (moments,) = moments_of(events, [spec.transform])
     require_overlap(spec.name, moments)
     sample = _weighted_sample(spec, request, events, moments)
+    influences = _influences(spec, events, sample) if events.in_memory else None
+    description = describe_weights(spec.name, request, events, moments)
+    if influences is not None:
+        share = share_of_largest(influences + sample.value)
+        if share >= TOP_SHARE:
+            note = f"the {TOP_EVENTS} largest events carry {100 * share:.0f} % of the value: inspect their rewards"
+            description["notes"] += (note,)
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
         interval=_interval(request.interval or spec.interval, sample, request.level, events.propensities_estimated),
-        **describe_weights(spec.name, request, events, moments),
-        influences=_influences(spec, events, sample) if events.in_memory else None,
+        **description,
+        influences=influences,
     )
 
 
