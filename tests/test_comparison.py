@@ -115,7 +115,7 @@ def test_fixed_policies_are_paired_by_event() -> None:
     values = weights * log.rewards
     assert gap.value == pytest.approx(values.mean())
     assert gap.std_error == pytest.approx(values.std(ddof=1) / math.sqrt(1500))
-    assert gap.interval.method == "paired by event, normal"
+    assert gap.interval.method == "paired by event"
     # policies that nearly agree are distinguished far better than their own errors suggest
     assert gap.std_error < 0.5 * result.estimates["near"].std_error
     assert not any("one by one" in note for note in result.notes)

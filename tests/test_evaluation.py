@@ -14,6 +14,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
+from backcast._request import EvaluationRequest
 from backcast.log import replace_columns
 from tests.support.tabular import TabularWorld
 
@@ -148,7 +149,8 @@ def test_curve_is_the_value_by_round(horizon: int | None) -> None:
 
 
 def test_theorem_2_by_hand() -> None:
-    estimate = bc.evaluate(four(), FIXED, bc.WC(), reward_model=0.5, interval=bc.TheoremTwo(), level=0.5)
+    # evaluate() would keep the ends within the reward range
+    estimate = bc.WC().estimate(EvaluationRequest(four(), FIXED, reward_model=0.5, interval=bc.TheoremTwo(), level=0.5))
     # n = 4, c = c_max, C = n c, M = 2: 2 max{3 L / 4, sqrt(5 L / 4)} with L = ln 4
     reach = 2 * max(3 * math.log(4) / 4, math.sqrt(5 * math.log(4) / 4))
     assert estimate.interval is not None
@@ -159,7 +161,8 @@ def test_theorem_2_by_hand() -> None:
 def test_bounds_know_of_predictions_outside_the_reward_range() -> None:
     widths = []
     for model in (0.5, -1.0, 3.0):
-        result = bc.evaluate(LOG, bc.UCB1(), bc.DRns(), reward_model=model, interval=bc.TheoremTwo()).interval
+        request = EvaluationRequest(LOG, bc.UCB1(), reward_model=model, interval=bc.TheoremTwo())
+        result = bc.DRns().estimate(request).interval
         assert result is not None
         widths.append(result.half_width)
     np.testing.assert_allclose(widths, np.array([1, 2, 3]) * widths[0])
@@ -168,7 +171,7 @@ def test_bounds_know_of_predictions_outside_the_reward_range() -> None:
 def test_a_known_bound_on_the_weights_narrows_the_interval() -> None:
     for method in (bc.Anytime, bc.TheoremTwo):
         usual, known = (
-            bc.evaluate(LOG, bc.Uniform(), bc.DRns(), reward_model=0.5, interval=interval).interval
+            bc.DRns().estimate(EvaluationRequest(LOG, bc.Uniform(), reward_model=0.5, interval=interval)).interval
             for interval in (method(), method(largest_weight=2.0))
         )
         assert usual is not None

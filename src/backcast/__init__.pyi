@@ -24,6 +24,7 @@ from backcast.errors import HorizonNotReached as HorizonNotReached
 from backcast.errors import LogError as LogError
 from backcast.errors import NeedsStationaryPolicy as NeedsStationaryPolicy
 from backcast.errors import NeedsUniformLog as NeedsUniformLog
+from backcast.errors import NoOverlap as NoOverlap
 from backcast.errors import OptionError as OptionError
 from backcast.errors import PolicyError as PolicyError
 from backcast.errors import ResourceError as ResourceError
@@ -61,6 +62,8 @@ from backcast.evaluators.reward_distribution import CVaR as CVaR
 from backcast.evaluators.reward_distribution import RewardDistribution as RewardDistribution
 from backcast.evaluators.reward_distribution import RewardQuantile as RewardQuantile
 from backcast.evaluators.reward_distribution import reward_distribution as reward_distribution
+from backcast.grading import Reliability as Reliability
+from backcast.intervals.asymptotic import AdjustedStudent as AdjustedStudent
 from backcast.intervals.asymptotic import CressieRead as CressieRead
 from backcast.intervals.asymptotic import Normal as Normal
 from backcast.intervals.asymptotic import Student as Student
@@ -126,6 +129,7 @@ from backcast.reward_models.regression import RewardModel as RewardModel
 from backcast.tracing import ClockTrace as ClockTrace
 from backcast.tracing import Trace as Trace
 from backcast.tracing import trace as trace
+from backcast.verdict import Verdict as Verdict
 
 __version__: str
 

@@ -34,20 +34,25 @@ from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
 from backcast.evaluation import complete_estimate, run_evaluator
 from backcast.evaluators._replicate_statistics import Precision
+from backcast.io.stream import LogStream
+from backcast.log import Log
 from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
+from backcast.verdict import Verdict, judge
 
 DIFFERENCE = "V_T(a) - V_T(b): what one policy earns more than the other per round, over the first T rounds"
 RANKING_DRAWS = 20_000
 MARTINGALES = {"martingale", "asymptotic martingale"}
-UNPAIRED = "normal, errors added"
+UNPAIRED = "errors added"
 ERRORS_ADDED = "The policies were evaluated one by one; differences add their errors as if they were independent."
 
 
 @dataclass(frozen=True, eq=False)
 class Difference(ContentEquality):
-    """How much more the first policy earns than the second, per round.
+    """How much more the first policy earns than the second, per round: the first value minus the second.
 
+    The interval is Student's t. If few effective events carry one of the values, it also allows for one event that the
+    log may have missed, as :class:`backcast.AdjustedStudent` does, and is within what the reward range allows.
     ``monte_carlo_error`` is the part of the standard error that more replicates would reduce; the remainder only a
     longer log would. ``degrees_of_freedom`` are those of the standard error.
     """
@@ -75,7 +80,7 @@ class Comparison(ContentEquality):
     differences
         Every pair; their intervals hold together at the level (Bonferroni), as a note states.
     ranking
-        Names with the probability that each is the best of them, best first.
+        Names with the probability that each is the best of them, best first; empty unless all are trustworthy.
     notes
         Sentences a reader must know.
     """
@@ -85,10 +90,18 @@ class Comparison(ContentEquality):
     ranking: tuple[tuple[str, float], ...]
     notes: tuple[str, ...] = ()
 
+    @property
+    def verdict(self) -> Verdict:
+        """What the comparison decides about the policy with the highest value, from both sides' diagnostics."""
+        return judge(self.estimates, self.differences)
+
     def __str__(self) -> str:
         lines = [f"{name}: {estimate.value:.4g} {estimate.interval}" for name, estimate in self.estimates.items()]
         lines += [str(difference) for difference in self.differences]
         lines += [f"best: {name} with probability {chance:.0%}" for name, chance in self.ranking[:1]]
+        if len(self.estimates) > 1:
+            verdict = self.verdict
+            lines.append(" ".join(filter(None, [str(verdict), *verdict.reasons, verdict.next_step])))
         return "\n".join([*lines, *self.notes])
 
     def to_dict(self, *, influences: bool = False) -> dict[str, Any]:
@@ -98,6 +111,7 @@ class Comparison(ContentEquality):
             "differences": to_json(self.differences),
             "ranking": [{"policy": name, "probability_best": chance} for name, chance in self.ranking],
             "notes": list(self.notes),
+            "verdict": to_json(self.verdict) if len(self.estimates) > 1 else None,
         }
 
     @classmethod
@@ -238,7 +252,7 @@ def compare(
     if passes is not None and not passes.has_standard_errors:
         return Comparison({name: estimates[name] for name in policies}, (), (), notes)
     estimates = {name: estimates[name] for name in policies}
-    return _comparison(estimates, _Pairing(estimates, list(learners), passes), level, notes)
+    return _comparison(estimates, _Pairing(estimates, list(learners), passes), request, notes)
 
 
 def _evaluate_one_by_one(
@@ -282,7 +296,7 @@ class _Pairing:
             if a not in self._place and b not in self._place:
                 difference = one - other
                 precision = Precision(float(difference.var(ddof=1) / difference.size), 0.0, math.inf)
-                return precision, "paired by event, normal"
+                return precision, "paired by event"
             if hasattr(self._passes, "fixed_difference_precision"):
                 joint, influences = (a, other) if a in self._place else (b, one)
                 precision = self._passes.fixed_difference_precision(self._place[joint], influences)
@@ -295,9 +309,14 @@ class _Pairing:
         return Precision(first.std_error**2 + second.std_error**2, 0.0, math.inf), UNPAIRED
 
 
-def _comparison(estimates: dict[str, Estimate], pairing: _Pairing, level: float, notes: tuple[str, ...]) -> Comparison:
+def _comparison(
+    estimates: dict[str, Estimate], pairing: _Pairing, request: EvaluationRequest, notes: tuple[str, ...]
+) -> Comparison:
     """Return the comparison of all pairs."""
-    names = list(estimates)
+    names, level = list(estimates), request.level
+    missed = [_missed_event(estimate, request.log) for estimate in estimates.values()]
+    sizes = [estimate.diagnostics.to_dict().get("effective_sample_size", math.inf) for estimate in estimates.values()]
+    widest = math.inf if request.log.reward_range is None else float(np.ptp(request.log.reward_range))
     values = np.array([estimate.value for estimate in estimates.values()])
     pairs = list(combinations(range(len(names)), 2))
     pair_level = 1 - (1 - level) / len(pairs)
@@ -311,17 +330,37 @@ def _comparison(estimates: dict[str, Estimate], pairing: _Pairing, level: float,
         precision, method = pairing.precision(a, b)
         error, value = precision.std_error, float(values[a] - values[b])
         covariance[a, b] = covariance[b, a] = (variances[a] + variances[b] - error**2) / 2
-        half_width = student_quantile(pair_level, precision.degrees_of_freedom) * error
-        interval = Interval(value - half_width, value + half_width, level, method, assumption, DIFFERENCE)
+        freedom = max(min(precision.degrees_of_freedom, sizes[a] - 1, sizes[b] - 1), 1.0)
+        imagined = max(missed[a], missed[b])
+        half_width = imagined + student_quantile(pair_level, freedom) * math.hypot(error, imagined)
+        ends = max(value - half_width, -widest), min(value + half_width, widest)
+        interval = Interval(*ends, level, method, assumption, DIFFERENCE)
         monte_carlo_error = math.sqrt(precision.monte_carlo)
-        freedom = precision.degrees_of_freedom
         differences.append(Difference(names[a], names[b], value, error, interval, monte_carlo_error, freedom))
     if any(difference.interval.method == UNPAIRED for difference in differences):
         notes = (*notes, ERRORS_ADDED)
     if len(pairs) > 1:
         simultaneous = f"their intervals hold simultaneously at {100 * level:g} % (Bonferroni)"
         notes = (*notes, f"{len(pairs)} pairs are compared; {simultaneous}.")
-    return Comparison(estimates, tuple(differences), _ranking(names, values, covariance), notes)
+    # values that are not trustworthy have no known distribution
+    trustworthy = all(estimate.reliability.is_trustworthy for estimate in estimates.values())
+    ranking = _ranking(names, values, covariance) if trustworthy else ()
+    return Comparison(estimates, tuple(differences), ranking, notes)
+
+
+def _missed_event(estimate: Estimate, log: Log | LogStream) -> float:
+    """Return by how much one event that the log may have missed would change a weighted estimate; 0 without weights.
+
+    The event has the weight that the policy meets on average, ``sum w^2 / sum w``, and a residual as large as the
+    reward range, as in :class:`backcast.AdjustedStudent`.
+    """
+    diagnostics = estimate.diagnostics.to_dict()
+    bounds = log.reward_bounds if isinstance(log, Log) else log.reward_range
+    size = diagnostics.get("effective_sample_size", 0.0)
+    if size == 0 or bounds is None:
+        return 0.0
+    # n of the mean and n of the weight cancel
+    return float(diagnostics.get("mean_weight", 1.0) / size * (bounds[1] - bounds[0]))
 
 
 def _ranking(names: list[str], values: FloatArray, covariance: FloatArray) -> tuple[tuple[str, float], ...]:

@@ -73,13 +73,19 @@ def _to_text(value: object) -> str:
 
 @dataclass(frozen=True, eq=False)
 class WeightDiagnostics(PrintedDiagnostics):
-    """Diagnostics of estimators that weight events by ``pi / p``, for fixed policies."""
+    """Diagnostics of estimators that weight events by ``pi / p``, for fixed policies.
+
+    If few events carry the estimate, ``least_covered_action`` is the action of the policy that the log supports least,
+    and ``least_covered_share`` the probability with which the logger took it.
+    """
 
     events: int
     effective_sample_size: float
     mean_weight: float
     largest_weight: float
     propensities_estimated: bool = False
+    least_covered_action: str | None = None
+    least_covered_share: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -319,13 +325,13 @@ def pool_diagnostics(segments: Sequence[Diagnostics]) -> Diagnostics:
       bias of the mean. So is the value per round.
     - Sampling and Monte-Carlo errors are those of a mean of independent values, ``sqrt(sum s^2) / m``; the spread of
       event values is pooled, ``sqrt(sum n s^2 / sum n)``.
-    - Rounds, and passes over each part, are the smallest of any segment.
+    - Rounds, and passes over each part, are the smallest of any segment. The least covered action is that of the first.
 
     Of OtherDiagnostics the entries that all segments share are kept, and the events summed.
 
     >>> pool_diagnostics([WeightDiagnostics(4, 4.0, 1.0, 1.0), WeightDiagnostics(4, 2.0, 0.5, 2.0)])
     WeightDiagnostics(events=8, effective_sample_size=6.0, mean_weight=0.75, largest_weight=2.0, \
-propensities_estimated=False)
+propensities_estimated=False, least_covered_action=None, least_covered_share=nan)
 
     By hand: the weights sum to 4 + 2, their squares to 16/4 + 4/2, and 36/6 is 6.
     """
@@ -379,6 +385,7 @@ POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
     **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _apply(np.mean)),
     **dict.fromkeys(("sampling_error", "monte_carlo_error"), _error_of_mean),
     **dict.fromkeys(("largest_weight", "propensities_estimated"), _apply(np.max)),
+    **dict.fromkeys(("least_covered_action", "least_covered_share"), lambda table, name: table[name][:1]),
     "effective_sample_size": _pool_effective_sample_sizes,
     "value_spread": _root_mean_square_over_events,
 }

@@ -15,6 +15,7 @@
         ├── NeedsStationaryPolicy 2   a learning policy was given to an estimator of fixed policies
         ├── NeedsUniformLog           replay was given a log that was not collected uniformly
         ├── HorizonNotReached         no trajectory of the requested length could be built
+        ├── NoOverlap                 the log has no event that the policy would choose
         └── WorkError             7   a worker died, a job took too long, or a finished job could not be saved
 
 Each message names the problem, the place, the value and the remedy. ``exit_code`` of a class is the exit code of a
@@ -110,6 +111,10 @@ class NeedsUniformLog(EvaluationError):
 
 class HorizonNotReached(EvaluationError):
     """No trajectory of the requested length could be built from the log."""
+
+
+class NoOverlap(EvaluationError):
+    """The log has no event that the policy would choose, so it has no information on the policy."""
 
 
 class WorkError(EvaluationError):

@@ -19,6 +19,7 @@ from backcast.log import Log
 from backcast.provenance import Provenance
 
 if TYPE_CHECKING:
+    from backcast.grading import Reliability
     from backcast.policies.base import Policy
     from backcast.replay_summary import ReplaySummary
 
@@ -202,6 +203,13 @@ class Estimate(ContentEquality):
     _progressive: LogComputation | None = field(default=None, repr=False, compare=False)
     _replay_summary: LogComputation | None = field(default=None, repr=False, compare=False)
 
+    @property
+    def reliability(self) -> Reliability:
+        """Grade of the estimate, the reasons for it, and what would improve it."""
+        from backcast.grading import grade
+
+        return grade(self)
+
     def __str__(self) -> str:
         from backcast.report.text import estimate_text
 
@@ -213,6 +221,7 @@ class Estimate(ContentEquality):
         The entry ``kind`` of the diagnostics is their class, for :meth:`from_dict`. ``influences``, ``pass_values`` and
         ``group_values`` are included on request only: they may be as long as the log. Provenance, which has a date, is
         not part of it: the same evaluation gives the same entries. :func:`backcast.save_result` writes both.
+        The entry ``reliability`` follows from the others.
         """
         left_out: Any = dict.fromkeys(("provenance", *(() if influences else SAMPLES)))
         kind = type(self.diagnostics).__name__
@@ -220,6 +229,7 @@ class Estimate(ContentEquality):
             kind = self.diagnostics.kind or kind
         diagnostics = {"kind": kind, **self.diagnostics.to_dict()}
         entries = {**to_json(replace(self, **left_out)), "diagnostics": to_json(diagnostics)}
+        entries["reliability"] = to_json(self.reliability)
         return {name: entry for name, entry in entries.items() if name not in left_out}
 
     @classmethod

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from contextlib import nullcontext
 from dataclasses import replace
@@ -23,9 +24,10 @@ from backcast._request import (
     with_checkpoint,
 )
 from backcast.checks.policy import probe_policy
-from backcast.estimate import Estimate, LogComputation
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
 from backcast.intervals import IntervalMethod
+from backcast.intervals._sample import FIXED_VALUE
 from backcast.intervals.learning import (
     Anytime,
     GroupJackknife,
@@ -37,6 +39,7 @@ from backcast.intervals.learning import (
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe
+from backcast.policies.base import is_learning
 from backcast.provenance import LogShape, Provenance, date_now, describe_object, package_versions
 from backcast.replay_summary import ReplaySummary, summarize_replay
 from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
@@ -169,7 +172,8 @@ def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
 
 def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
     """Return the estimate with further settings, its provenance, and computations that need the log again."""
-    settings = dict(estimate.settings)
+    estimate = within_reward_range(estimate, request.log.reward_range)
+    settings = {**estimate.settings, "learns": is_learning(request.policy)}
     if request.reward_model is not None:
         shape = getattr(request.reward_model, "shape", None)
         description = f"predictions given, {' by '.join(map(str, shape))}" if shape else describe(request.reward_model)
@@ -235,3 +239,31 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
         options=options,
         versions=package_versions(),
     )
+
+
+def within_reward_range(estimate: Estimate, reward_range: tuple[float, float] | None) -> Estimate:
+    """Return the estimate with value and interval moved into the declared reward range, which holds every true value.
+
+    Weighted averages of few events may leave it. The nearest end of the range is never farther from the true value. A
+    value that is part of a further average, such as that of a segment, is not moved. The interval is extended to hold
+    the value: empirical likelihood and betting are not centred on it. One event without a declared range has no
+    interval, because it shows no spread.
+    """
+    value, interval, notes = estimate.value, estimate.interval, estimate.notes
+    if interval is not None and interval.estimand not in (FIXED_VALUE, POLICY_VALUE, PROGRESSIVE_VALUE):
+        return estimate
+    if reward_range is not None and not math.isnan(value):
+        low, high = reward_range
+        value = min(max(value, low), high)
+        if interval is not None:
+            interval = replace(interval, low=min(max(interval.low, low), high), high=min(max(interval.high, low), high))
+        if value != estimate.value:
+            notes += (
+                f"The weighted average is {estimate.value:.4g}, outside the reward range {low:g} to {high:g}; the "
+                "value is the nearest end of the range.",
+            )
+    elif estimate.diagnostics.events < 2:
+        interval = None
+    if interval is not None:
+        interval = replace(interval, low=min(interval.low, value), high=max(interval.high, value))
+    return replace(estimate, value=value, interval=interval, notes=notes)

@@ -19,6 +19,7 @@ from backcast.errors import SourceError
 from backcast.estimate import Estimate, LogComputation
 from backcast.provenance import Provenance
 from backcast.replay_summary import ReplaySummary
+from backcast.verdict import judge
 
 Result: TypeAlias = Estimate | dict[str, Estimate] | Comparison
 
@@ -115,6 +116,8 @@ def result_document(
         body = result.to_dict(influences=influences)
     else:
         body = {"estimates": {str(name): each.to_dict(influences=influences) for name, each in result.items()}}
+        if len(result) > 1:
+            body["verdict"] = to_json(judge(result))
     provenance = {name: to_json(estimate.provenance) for name, estimate in estimates_by_name(result).items()}
     return {**head, "log": to_json(dict(about or {})), "provenance": provenance, **body}
 

@@ -20,7 +20,17 @@ class TestCompare:
         printed = capsys.readouterr()
         assert tidy(printed.out) == golden("compare.txt")
         assert printed.err == f"The report is in {(folder / 'r.html').resolve()}\n"
-        assert "more minus even" in (folder / "r.html").read_text(encoding="utf-8")
+        assert "even minus more" in (folder / "r.html").read_text(encoding="utf-8")
+
+    def test_signs_and_verdict_of_table_and_json_agree(self, capsys: pytest.CaptureFixture[str]) -> None:
+        assert run(f"{COMPARE} {EVEN_AND_MORE} --json") == 0
+        document = json.loads(capsys.readouterr().out)
+        [difference] = document["differences"]
+        assert (difference["first"], difference["second"], difference["value"]) == ("even", "more", -0.0625)
+        assert "even minus more   -0.06" in golden("compare.txt")
+        assert document["ranking"] == []
+        assert (document["verdict"]["decision"], document["verdict"]["policy"]) == ("not trustworthy", "more")
+        assert document["estimates"]["more"]["reliability"]["grade"] == "poor"
 
     @pytest.mark.slow
     def test_json_is_that_of_the_library(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -9,7 +9,7 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast.report._format import describe_assumption
+from backcast._format import describe_assumption
 from bench.accuracy.adaptive import Setting
 
 CONTEXTUAL = Setting("Thompson", 400, 3, 3).make_log(0)

@@ -336,8 +336,9 @@ def test_options_of_the_interval_are_checked() -> None:
 def test_default_intervals_follow_the_declared_range() -> None:
     request = EvaluationRequest(TABLE[:500], Uniform())
     assert _method(IPS(), request) == _method(SNIPS(), request) == "Cressie-Read"
-    assert _method(DR(), request) == "normal"
-    assert _method(IPS(), EvaluationRequest(replace_columns(TABLE[:500], reward_range=None), Uniform())) == "normal"
+    assert _method(DR(), request) == "adjusted Student"
+    unknown = EvaluationRequest(replace_columns(TABLE[:500], reward_range=None), Uniform())
+    assert _method(IPS(), unknown) == "adjusted Student"
     assert _method(IPS(), EvaluationRequest(TABLE[:500], Uniform(), interval=Normal())) == "normal"
 
 

@@ -25,7 +25,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.evaluators._replay": {"monitoring", "tracing"},
     "backcast.evaluators._replicates": {"tracing"},
     "backcast.evaluators._weighted_events": {"checks"},
-    "backcast.intervals._sample": {"evaluators"},
+    "backcast.intervals._sample": {"evaluation", "evaluators"},
     "backcast.io._column_guesses": {"cli"},
     "backcast.io._columns": {"log"},
     "backcast.evaluators._replicate_statistics": {"comparison"},
@@ -41,7 +41,6 @@ SHARED_PRIVATE_MODULES = {
         "replay_summary",
     },
     "backcast.propensities._choice_model": {"checks"},
-    "backcast.report._format": {"cli"},
     "backcast.report._summary": {"cli"},
 }
 

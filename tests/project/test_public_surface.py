@@ -33,19 +33,19 @@ PROMISED = {
     "assumptions": "PlanAssumptions",
     "acceptance rules": "Budget Quantile WorstCase",
     "intervals": """
-        Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife Hoeffding
-        InfinitesimalJackknife Normal
-        Segments Student TheoremTwo
+        AdjustedStudent Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife
+        Hoeffding InfinitesimalJackknife Normal Segments Student TheoremTwo
     """,
     "results": """
         ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan PolicyFit
         PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RerunReport
-        RewardDistribution SavedResult Trace
+        Reliability RewardDistribution SavedResult Trace Verdict
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
         BackcastError ColumnError ContractError DriftWarning EvaluationError HorizonNotReached LogError
-        NeedsStationaryPolicy NeedsUniformLog OptionError PolicyError ResourceError SourceError StopEvaluation WorkError
+        NeedsStationaryPolicy NeedsUniformLog NoOverlap OptionError PolicyError ResourceError SourceError StopEvaluation
+        WorkError
     """,
     "modules": "checks environments evaluators intervals io policies propensities reward_models",
 }

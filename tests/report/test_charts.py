@@ -42,7 +42,7 @@ class TestCharts:
         rows = values_chart(summarize({"a": make_estimate(0.25)})).to_dict()["layer"][0]["data"]["values"]
         assert (rows[0]["estimate"], rows[0]["low"], rows[0]["high"]) == (0.25, 0.24, 0.26)
 
-    def test_differences_are_the_better_minus_the_worse(self) -> None:
+    def test_differences_have_the_sign_of_the_comparison(self) -> None:
         interval = Interval(-0.05, 0.01, 0.95, "paired group jackknife", "independent", POLICY_VALUE)
         reversed_pair = Comparison(
             {"worse": make_estimate(0.07), "better": make_estimate(0.09)},
@@ -50,8 +50,8 @@ class TestCharts:
             (("better", 0.9), ("worse", 0.1)),
         )
         [row] = differences_chart(summarize(reversed_pair)).to_dict()["layer"][1]["data"]["values"]
-        assert row["difference"] == "better minus worse"
-        assert (row["estimate"], row["low"], row["high"], row["sign"]) == (0.02, -0.01, 0.05, "unclear")
+        assert row["difference"] == "worse minus better"
+        assert (row["estimate"], row["low"], row["high"], row["sign"]) == (-0.02, -0.05, 0.01, "unclear")
 
     def test_a_comparison_is_drawn_with_its_differences(self) -> None:
         both = make_comparison(0.001).plot().to_dict()["vconcat"]

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from backcast.diagnostics import ModelDiagnostics, PartsDiagnostics, WeightDiagnostics
-from backcast.report._grading import KNOWN, bias_bound, grade, grade_diagnostics
+from backcast.grading import KNOWN, bias_bound, grade, grade_diagnostics
 from tests.support.reports import clock_diagnostics, make_estimate, permuted_diagnostics, replay_diagnostics
 
 
@@ -27,10 +27,22 @@ class TestGrades:
             ({"bias_certificate": 0.003}, "fair", "bias certificate: a relevant bias is not ruled out"),
             ({"bias_certificate": 0.4}, "fair", "bias certificate: a relevant bias is not ruled out"),
             ({"bias_certificate": 0.5}, "poor", "bias certificate: too large to certify anything"),
-            ({"bias_certificate": 3.0}, "poor", "bias certificate: too large to certify anything"),
+            ({"bias_certificate": 3.0}, "poor", "bias certificate: no guarantee"),
             ({"bias_mass": 0.05}, "fair", "bias mass: acceptance probabilities were cut at 1 in some rounds"),
             ({"bias_mass": 0.5}, "poor", "bias mass: acceptance probabilities were cut at 1 in many rounds"),
-            ({"effective_sample_size": 20.0}, "poor", "effective sample size: the estimate rests on very few events"),
+            ({"effective_sample_size": 20.0}, "poor", "effective sample size: very few events carry the estimate"),
+            ({"effective_sample_size": 200.0}, "fair", "effective sample size: few events carry the estimate"),
+            ({"effective_sample_size": 298.0, "events": 300}, "good", None),
+            (
+                {"effective_sample_size": 24.0, "events": 25},
+                "poor",
+                "effective sample size: the log has only 25 events",
+            ),
+            # 10,000 events, 2,210 effective: the standard error of the mean weight is 0.019, with 9,000 it is 0.0033
+            ({"mean_weight": 0.95}, "good", None),
+            ({"mean_weight": 0.95, "effective_sample_size": 9000.0}, "fair", "mean weight: not close to 1"),
+            ({"mean_weight": 0.85, "effective_sample_size": 9000.0}, "poor", "mean weight: far from 1"),
+            ({"mean_weight": 0.5, "effective_sample_size": 20.0}, "poor", "effective sample size: very few events"),
             ({"mean_weight": 0.5}, "poor", "mean weight: far from 1"),
             ({"trajectories_failed": 2}, "fair", "failed trajectories: some"),
             ({"propensities_estimated": True}, "fair", "propensities estimated: the estimate depends"),

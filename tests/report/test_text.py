@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from rich.console import Console
 
+from backcast._format import format_number, format_percent, join_names
 from backcast.diagnostics import ModelDiagnostics
 from backcast.errors import printable
-from backcast.report._format import format_number, format_percent, join_names
 from backcast.report._summary import summarize
 from backcast.report.text import differences_table, estimate_text, estimates_table
 from tests.support.reports import clock_diagnostics, make_comparison, make_estimate, permuted_diagnostics

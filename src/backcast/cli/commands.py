@@ -7,6 +7,7 @@ from typing import Any
 
 import backcast as bc
 from backcast._files import check_writable
+from backcast._format import format_number
 from backcast.checks.log import check
 from backcast.cli.output import (
     check_output_paths,
@@ -33,7 +34,6 @@ from backcast.cli.settings import Settings
 from backcast.demo_data import FEATURES, news_log, write_news
 from backcast.errors import BackcastError, OptionError, SourceError, StopEvaluation, printable
 from backcast.planning import Plan, PlanAssumptions, plan
-from backcast.report._format import format_number
 from backcast.report._summary import summarize
 from backcast.report.charts import values_chart
 from backcast.report.html import save_report

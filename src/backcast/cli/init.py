@@ -16,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from backcast._files import atomic_write, check_writable
+from backcast._format import format_number
 from backcast._serialization import to_json
 from backcast.checks._rewards import find_predictors
 from backcast.cli.output import open_console, print_json, print_line
@@ -24,7 +25,6 @@ from backcast.cli.run import VW_FORMATS
 from backcast.errors import OptionError, SourceError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
 from backcast.io.vw import looks_like_vw, sample_vw
-from backcast.report._format import format_number
 from backcast.report.text import FOLD, make_table
 
 SHORTEST_HORIZON, LONGEST_HORIZON = 10, 1000

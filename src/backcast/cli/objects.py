@@ -81,6 +81,7 @@ INTERVALS = Registry(
         "group-jackknife": "GroupJackknife",
         "normal": "Normal",
         "student": "Student",
+        "adjusted-student": "AdjustedStudent",
         "bootstrap": "Bootstrap",
         "bca": "BCa",
         "hoeffding": "Hoeffding",

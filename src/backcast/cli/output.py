@@ -11,13 +11,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backcast._files import atomic_write, check_writable
+from backcast._format import format_number, join_names
 from backcast._request import is_partial
 from backcast.cli.paths import CHECKPOINT, check_outputs
 from backcast.cli.progress import print_status
 from backcast.cli.settings import Settings
 from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
-from backcast.report._format import format_number, join_names
 from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
 from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table

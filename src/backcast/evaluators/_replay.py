@@ -15,7 +15,7 @@ from backcast._engine.replay import MultiplierSchedule, ReplayRun, Trajectory
 from backcast._engine.replay_loop import CurveSums, TraceArrays
 from backcast._request import EvaluationRequest, RandomStreams, partial_note
 from backcast.diagnostics import ReplayDiagnostics, effective_sample_size
-from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
+from backcast.errors import HorizonNotReached, NoOverlap, OptionError, StopEvaluation
 from backcast.estimate import (
     CURVE_POINTS,
     POLICY_VALUE,
@@ -171,6 +171,13 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
             f"no trajectory of {request.horizon} rounds could be built: {n_events:,} events gave {last.accepted} "
             f"acceptances ({last.accepted / n_events:.2%}). Ask for a shorter horizon, accept more (a larger q, "
             "Budget), use ClockReplay, or give a longer log"
+        )
+    if not any(trajectory.accepted for trajectory in result.complete):
+        n_events = sum(int(trajectory.sums["events"]) for trajectory in result.trajectories)
+        raise NoOverlap(
+            f"none of {n_events:,} events was accepted: the policy hardly ever chooses the logged actions, so the log "
+            "has no information on it. Give a longer log, or one that explores the policy's actions; DM answers from "
+            "a reward model alone"
         )
     return replace(result, notes=(*notes, *result.notes, *_cut_off_notes(result, request.horizon)))
 

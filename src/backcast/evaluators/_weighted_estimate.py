@@ -14,9 +14,9 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
-from backcast._request import EvaluationRequest, require_fixed_policy
+from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.diagnostics import TOP_EVENTS, TOP_SHARE, WeightDiagnostics, share_of_largest
-from backcast.errors import EvaluationError, OptionError, StopEvaluation
+from backcast.errors import NoOverlap, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval
 from backcast.evaluators._weight_transforms import (
     IDENTITY,
@@ -32,6 +32,7 @@ from backcast.evaluators._weighted_events import (
     weight_events,
     weight_shard,
 )
+from backcast.grading import FAR_FROM_ONE, FEW_EVENTS
 from backcast.intervals._sample import (
     BASE,
     BOUND,
@@ -49,11 +50,11 @@ from backcast.intervals._sample import (
 )
 from backcast.intervals.asymptotic import DefaultInterval
 from backcast.io.stream import LogStream
-from backcast.policies._calls import class_name_of
+from backcast.log import Log
+from backcast.policies._calls import class_name_of, probabilities_of, start_copy
 
 TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
-FEW_EVENTS = 30  # effective events below which an interval is not reliable
-FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
+MOST_SCORED = 10_000  # events on which the probabilities of all actions are looked at
 
 
 def _mean(moments: Moments) -> Aggregate:
@@ -214,7 +215,7 @@ def estimate_from_events(
 def require_overlap(evaluator: str, moments: Moments) -> None:
     """Raise if the policy never takes a logged action."""
     if moments.high[RATIO] == 0.0:
-        raise EvaluationError(
+        raise NoOverlap(
             f"{evaluator}: the policy gives probability 0 to the logged action in all {moments.n:,} events, so the log "
             "has no information on it; use a log that explores the policy's actions, or DM"
         )
@@ -231,6 +232,7 @@ def describe_weights(
             mean_weight=float(moments.mean[RATIO]),
             largest_weight=float(moments.high[RATIO]),
             propensities_estimated=events.propensities_estimated,
+            **_least_covered_action(request, moments),
         ),
         "policy": request.policy_name or class_name_of(request.policy),
         "evaluator": evaluator,
@@ -281,9 +283,30 @@ def _interval(method: Any, sample: WeightedSample, level: float, propensities_es
     return replace(interval, assumption="asymptotic") if propensities_estimated else interval
 
 
+def _least_covered_action(request: EvaluationRequest, moments: Moments) -> dict[str, Any]:
+    """Return the action with the largest part in the mean square of the weights, if few events carry the estimate.
+
+    With shares ``m_a`` of the policy and ``f_a`` of the logger, an action contributes about ``m_a^2 / f_a``.
+    """
+    log = request.log
+    if moments.effective_sample_size >= FEW_EVENTS or not isinstance(log, Log):
+        return {}
+    if not callable(getattr(request.policy, "probabilities", None)):
+        return {}
+    head = log[: min(len(log), MOST_SCORED)]
+    policy = start_copy(request.policy, head, RandomStreams.from_seed(request.seed).policy)
+    wanted = probabilities_of(policy, head).mean(axis=0)
+    recorded = head.columns.logging_probabilities
+    taken = np.bincount(log.actions, minlength=log.n_actions) / len(log)
+    taken = taken if recorded is None else np.asarray(recorded).mean(axis=0)
+    parts = np.divide(wanted**2, taken, out=np.where(wanted > 0, np.inf, 0.0), where=taken > 0)
+    action = int(parts.argmax())
+    return {"least_covered_action": str(log.action_labels[action]), "least_covered_share": float(taken[action])}
+
+
 def _notes(moments: Moments) -> Iterator[str]:
     effective = moments.effective_sample_size
-    if effective < FEW_EVENTS:
+    if effective < min(FEW_EVENTS, moments.n / 2):
         yield f"only {effective:.3g} effective events of {moments.n:,}: the policy and the log hardly overlap"
     error = float(np.sqrt(moments.covariance[RATIO, RATIO] / moments.n))
     mean = float(moments.mean[RATIO])

@@ -10,10 +10,11 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._engine.replay import MultiplierSchedule
 from backcast._request import EvaluationRequest
-from backcast.errors import EvaluationError, NeedsUniformLog, OptionError
-from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval, normal_quantile
+from backcast.errors import NeedsUniformLog, NoOverlap, OptionError
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
 from backcast.evaluators._replay import SINGLE_RUN_NOTE, ReplayResult, replay_diagnostics, replay_request
 from backcast.evaluators.acceptance import smallest_propensity
+from backcast.intervals.asymptotic import adjusted_student_ends
 from backcast.intervals.learning import student_interval
 
 
@@ -85,7 +86,7 @@ def _accepted_estimate(request: EvaluationRequest, result: ReplayResult, name: s
     ``ReplayResult.complete`` states why this mean does not select.
     """
     if not any(trajectory.accepted for trajectory in result.complete):
-        raise EvaluationError(
+        raise NoOverlap(
             f"{name} accepted no event: the policy hardly ever chooses the logged actions. Use DRns or ClockReplay"
         )
     values = result.values(lambda trajectory: trajectory.mean_accepted_reward)
@@ -112,11 +113,17 @@ def _accepted_interval(
         error, low, high = student_interval(values, request.level)
         return error, Interval(low, high, request.level, "Student over trajectories", "independent", POLICY_VALUE)
     sums = result.complete[0].sums
-    accepted = int(sums["accepted"])
+    accepted, variation = int(sums["accepted"]), float(sums["accepted_variation"])
     if accepted < 2:
         return math.nan, None
-    mean = float(values[0])
-    error = math.sqrt(float(sums["accepted_variation"]) / (accepted - 1) / accepted)
-    half_width = normal_quantile(request.level) * error
-    ends = mean - half_width, mean + half_width
-    return error, Interval(*ends, request.level, "normal", "asymptotic", PROGRESSIVE_VALUE)
+    mean, (low, high) = float(values[0]), result.reward_range
+    ends = adjusted_student_ends(
+        mean,
+        variation,
+        accepted,
+        imagined=(low - mean, high - mean),
+        degrees_of_freedom=accepted - 1,
+        level=request.level,
+    )
+    error = math.sqrt(variation / (accepted - 1) / accepted)
+    return error, Interval(*ends, request.level, "adjusted Student", "asymptotic", PROGRESSIVE_VALUE)

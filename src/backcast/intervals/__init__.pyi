@@ -5,6 +5,7 @@ from backcast.intervals._sample import IntervalMethod as IntervalMethod
 from backcast.intervals._sample import Moments as Moments
 from backcast.intervals._sample import WeightedSample as WeightedSample
 from backcast.intervals._sample import sample_from_values as sample_from_values
+from backcast.intervals.asymptotic import AdjustedStudent as AdjustedStudent
 from backcast.intervals.asymptotic import CressieRead as CressieRead
 from backcast.intervals.asymptotic import Normal as Normal
 from backcast.intervals.asymptotic import Student as Student

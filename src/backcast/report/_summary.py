@@ -7,9 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from backcast.errors import OptionError, printable
-from backcast.estimate import PROGRESSIVE_VALUE, Estimate
-from backcast.report._format import (
+from backcast._format import (
     NO_INTERVAL,
     describe_assumption,
     describe_estimand,
@@ -20,17 +18,17 @@ from backcast.report._format import (
     join_names,
     round_by_width,
 )
-from backcast.report._grading import grade
-
-UNDECIDED = "so this log does not show which policy is better"
+from backcast.errors import OptionError, printable
+from backcast.estimate import Estimate
+from backcast.verdict import judge
 
 
 @dataclass(frozen=True)
 class ResultSummary:
     """Estimates by printable name, best first, with paired differences and probabilities of being best if known.
 
-    A difference is the better policy minus the worse. ``ranking`` holds ``(name, probability)`` pairs; ``notes``
-    concern all estimates.
+    A difference is the first policy minus the second, as in the comparison. ``ranking`` holds ``(name, probability)``
+    pairs; ``notes`` concern all estimates.
     """
 
     estimates: dict[str, Estimate]
@@ -74,64 +72,30 @@ def summarize(result: Any) -> ResultSummary:
 
 
 def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) -> tuple[Any, ...]:
-    """Return differences as better minus worse, those of the best policy first."""
-    oriented = []
-    for difference in differences:
-        first, second = printable(difference.first), printable(difference.second)
-        if ranks[first] < ranks[second]:
-            oriented.append(replace(difference, first=first, second=second))
-            continue
-        interval = replace(difference.interval, low=-difference.interval.high, high=-difference.interval.low)
-        oriented.append(replace(difference, first=second, second=first, value=-difference.value, interval=interval))
-    return tuple(sorted(oriented, key=lambda d: (ranks[d.first], ranks[d.second])))
+    """Return differences with printable names, those of the best policy first; signs stay as in the comparison."""
+    named = [replace(d, first=printable(d.first), second=printable(d.second)) for d in differences]
+    return tuple(sorted(named, key=lambda d: sorted((ranks[d.first], ranks[d.second]))))
 
 
 def verdict(summary: ResultSummary) -> str:
-    """Return which policy has the highest estimate, whether the log distinguishes it, and the reliability."""
+    """Return the highest estimate, what the comparison decides, how reliable that is, and the next step."""
     best = summary.estimates[summary.best]
     several = len(summary.estimates) > 1
     interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
     lead = "has the highest estimate:" if several else "would have earned"
     sentences = [f"{summary.best} {lead} {format_value(best)} per round{interval}."]
+    reliability = best.reliability
     if several:
-        sentences.append(_compare_differences(summary) if summary.differences else _compare_intervals(summary))
-    reliability = grade(best)
+        decided = judge(summary.estimates, summary.differences)
+        sentences += [decided.sentence, *(f"{reason}." for reason in decided.reasons), decided.next_step]
+        if decided.decision == "not trustworthy":
+            return " ".join(filter(None, sentences))
     if reliability.reasons:
-        advice = "Use it with caution" if reliability.grade == "fair" else "Do not rely on it"
-        sentences.append(f"{advice} ({'; '.join(reliability.reasons)}).")
+        advice = "Use it with caution" if reliability.is_trustworthy else "Do not rely on it"
+        sentences += [f"{advice} ({'; '.join(reliability.reasons)}).", reliability.next_step]
     else:
         sentences.append(f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}.")
-    return " ".join(sentences)
-
-
-def _compare_differences(summary: ResultSummary) -> str:
-    """Return whether paired differences distinguish the best policy from the others."""
-    undecided = []
-    for difference in summary.differences:
-        names, interval = [difference.first, difference.second], difference.interval
-        if summary.best in names and (interval is None or interval.low <= 0 <= interval.high):
-            names.remove(summary.best)
-            undecided += names
-    if not undecided:
-        return "Its difference to every other policy excludes zero, so the log distinguishes them."
-    plural = "s" if len(undecided) > 1 else ""
-    return f"Its difference{plural} to {join_names(undecided)} may be zero, {UNDECIDED}."
-
-
-def _compare_intervals(summary: ResultSummary) -> str:
-    """Return whether separate intervals distinguish the best policy from the others."""
-    intervals = {name: estimate.interval for name, estimate in summary.estimates.items()}
-    best = intervals.pop(summary.best)
-    if best is None or None in intervals.values():
-        return f"Not every estimate has an interval, {UNDECIDED}."
-    # the value of a fixed policy has two estimands that mean the same; only the mixture of one run differs
-    if len({interval.estimand == PROGRESSIVE_VALUE for interval in (best, *intervals.values()) if interval}) > 1:
-        return "The intervals refer to different quantities (see the table), so they cannot be compared."
-    overlapping = [name for name, interval in intervals.items() if interval and interval.high >= best.low]
-    if not overlapping:
-        return "Its interval lies above every other, so the log distinguishes them."
-    noun, verb = ("intervals", "overlap") if len(overlapping) > 1 else ("interval", "overlaps")
-    return f"The {noun} of {join_names(overlapping)} {verb} its interval, {UNDECIDED}."
+    return " ".join(filter(None, sentences))
 
 
 def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
@@ -143,7 +107,7 @@ def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
             "value": format_value(estimate),
             "interval": format_interval(estimate.interval),
             "fine_print": describe_interval(estimate),
-            "reliability": grade(estimate),
+            "reliability": estimate.reliability,
             "best": format_percent(probabilities[name]) if name in probabilities else "",
         }
         for name, estimate in summary.estimates.items()
@@ -175,9 +139,11 @@ def difference_rows(summary: ResultSummary) -> list[dict[str, str]]:
 
 def collect_notes(summary: ResultSummary) -> list[str]:
     """Return each note once, with the policies that it concerns unless it concerns all."""
-    concerned: dict[str, list[str]] = {note: list(summary.estimates) for note in summary.notes}
+    policies_of: dict[str, dict[str, None]] = {note: dict.fromkeys(summary.estimates) for note in summary.notes}
     for name, estimate in summary.estimates.items():
         for note in estimate.notes:
-            concerned.setdefault(note, []).append(name)
-    everyone = len(summary.estimates)
-    return [note if len(names) == everyone else f"{join_names(names)}: {note}" for note, names in concerned.items()]
+            policies_of.setdefault(note, {})[name] = None
+    return [
+        note if len(names) == len(summary.estimates) else f"{join_names(list(names))}: {note}"
+        for note, names in policies_of.items()
+    ]

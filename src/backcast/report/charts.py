@@ -12,15 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from backcast.estimate import Interval
-from backcast.planning import Need, Plan
-from backcast.report._format import (
+from backcast._format import (
     describe_assumption,
     format_interval,
     format_number,
     format_percent,
     round_by_width,
 )
+from backcast.estimate import Interval
+from backcast.planning import Need, Plan
 from backcast.report._summary import ResultSummary, summarize
 
 # the colours of Okabe and Ito and three more, all of medium lightness

@@ -14,13 +14,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from backcast._files import atomic_write
+from backcast._format import MISSING, format_number, format_percent
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
+from backcast.grading import GradedDiagnostic, bias_bound, grade_diagnostics
 from backcast.log import Log
 from backcast.replay_summary import ReplaySummary
-from backcast.report._format import MISSING, format_number, format_percent
-from backcast.report._grading import GradedDiagnostic, bias_bound, grade_diagnostics
 from backcast.report._summary import (
     ResultSummary,
     collect_notes,

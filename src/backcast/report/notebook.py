@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
-from backcast.report._format import format_number
+from backcast._format import format_number
 from backcast.report._summary import collect_notes, difference_rows, policy_rows, summarize, verdict
 from backcast.report.charts import plot_result, render_svg
 

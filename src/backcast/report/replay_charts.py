@@ -7,9 +7,9 @@ from itertools import pairwise
 from typing import Any
 
 from backcast._arrays import FloatArray, IntArray
+from backcast._format import format_number, format_percent
 from backcast.errors import printable
 from backcast.replay_summary import WEIGHT_EDGES, ReplaySummary
-from backcast.report._format import format_number, format_percent
 from backcast.report._summary import ResultSummary
 from backcast.report.charts import (
     GREY,

@@ -7,9 +7,7 @@ import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from backcast.errors import printable
-from backcast.estimate import Estimate
-from backcast.report._format import (
+from backcast._format import (
     NO_INTERVAL,
     describe_assumption,
     describe_estimand,
@@ -19,7 +17,8 @@ from backcast.report._format import (
     format_percent,
     format_value,
 )
-from backcast.report._grading import grade
+from backcast.errors import printable
+from backcast.estimate import Estimate
 from backcast.report._summary import ResultSummary, difference_rows, policy_rows
 
 if TYPE_CHECKING:
@@ -50,7 +49,7 @@ def estimate_text(estimate: Estimate) -> str:
       reliability good
     """
     diagnostics = estimate.diagnostics.to_dict()
-    reliability = grade(estimate)
+    reliability = estimate.reliability
     reasons = f" ({'; '.join(reliability.reasons)})" if reliability.reasons else ""
     lines = [
         ("interval", _describe_interval(estimate)),
@@ -62,6 +61,7 @@ def estimate_text(estimate: Estimate) -> str:
         ("weights", _describe_weights(diagnostics)),
         ("bias", _describe_bias(diagnostics)),
         ("reliability", f"{reliability.label}{reasons}"),
+        ("next step", reliability.next_step),
         ("note", ESTIMATED if diagnostics.get("propensities_estimated") else ""),
         *(("note", note) for note in estimate.notes),
     ]
@@ -143,8 +143,10 @@ def _describe_bias(diagnostics: dict[str, Any]) -> str:
     """Return the bias certificate; empty for evaluators without one."""
     if "bias_certificate" not in diagnostics:
         return ""
-    certificate = format_number(diagnostics["bias_certificate"])
-    return f"certificate {certificate} (upper bound on the total variation from a live history)"
+    certificate = diagnostics["bias_certificate"]
+    if certificate >= 1:
+        return f"no guarantee (certificate {format_number(certificate)}; only below 1 does it bound the bias)"
+    return f"certificate {format_number(certificate)} (upper bound on the total variation from a live history)"
 
 
 def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:

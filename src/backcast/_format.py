@@ -77,6 +77,16 @@ def round_by_width(value: float, interval: Interval | None) -> str:
     return f"{value:,.{max(0, 1 - math.floor(math.log10(half_width)))}f}"
 
 
+def round_up(number: float) -> int:
+    """Return a number rounded up to two digits.
+
+    >>> round_up(15_001), round_up(100)
+    (16000, 100)
+    """
+    unit = int(10 ** max(0, math.floor(math.log10(number)) - 1))
+    return math.ceil(number / unit - 1e-9) * unit  # 15,000 and a rounding error is 15,000
+
+
 def describe_assumption(interval: Interval) -> str:
     """Return what an interval assumes about the log."""
     return ASSUMPTIONS.get(interval.assumption, f"assumption: {interval.assumption}")

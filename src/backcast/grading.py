@@ -1,4 +1,8 @@
-"""Diagnostics with an explanation and a grade each; the thresholds are rules of thumb."""
+"""Reliability of an estimate: its diagnostics, each with an explanation and a grade, and what would improve it.
+
+Whether an estimate may carry a decision depends on the grade alone; the rate of false decisions under these thresholds
+is measured in bench/results/decisions.md.
+"""
 
 from __future__ import annotations
 
@@ -7,15 +11,20 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
-from backcast.diagnostics import ModelDiagnostics
+from backcast._format import MISSING, NO_INTERVAL, format_number, format_percent, round_up
+from backcast.diagnostics import ModelDiagnostics, PermutedDiagnostics, ReplayDiagnostics
 from backcast.estimate import Estimate
-from backcast.report._format import MISSING, NO_INTERVAL, format_number, format_percent
 
 Grade: TypeAlias = Literal["", "good", "fair", "poor"]
 
 GRADES: tuple[Grade, ...] = ("", "good", "fair", "poor")  # from best to worst
 # bias certificates: a hundredth of the reward range, what ClockReplay tolerates in subsets, and one half
 SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
+# effective events below which an estimate carries no decision; that a longer log should have; that are always enough
+FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
+FEWEST_HISTORIES = 3  # independent histories below which an estimate carries no decision
+FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
+WANTED_PROBABILITY = 0.05  # of a rare action, in advice on how to log
 
 
 @dataclass(frozen=True)
@@ -31,15 +40,42 @@ class GradedDiagnostic:
 
 @dataclass(frozen=True)
 class Reliability:
-    """Reliability of an estimate: the worst grade of its diagnostics, and the diagnostics with that grade."""
+    """Reliability of an estimate: the worst grade of its diagnostics, the diagnostics with that grade, and a remedy.
+
+    Attributes
+    ----------
+    grade
+        "good", "fair", "poor", or "" if no diagnostic could be graded.
+    reasons
+        The diagnostics with that grade, unless it is "good".
+    next_step
+        What would make a poor estimate reliable; empty for other grades.
+
+    Examples
+    --------
+    >>> from backcast.diagnostics import WeightDiagnostics
+    >>> from backcast.estimate import Estimate
+    >>> facts = WeightDiagnostics(300, 2.0, 1.3, 200.0, least_covered_action="3", least_covered_share=0.005)
+    >>> reliability = Estimate(0.5, 0.9, None, facts, policy="new", evaluator="DR").reliability
+    >>> reliability.grade, reliability.is_trustworthy
+    ('poor', False)
+    >>> reliability.next_step
+    'Needs about 15,000 events like these, or about 2,000 with a probability of at least 0.05 for action 3.'
+    """
 
     grade: Grade
     reasons: tuple[str, ...]
+    next_step: str = ""
 
     @property
     def label(self) -> str:
         """The grade as shown to users."""
         return self.grade or "not graded"
+
+    @property
+    def is_trustworthy(self) -> bool:
+        """Whether a decision may be based on the estimate."""
+        return self.grade != "poor"
 
 
 class Judgement(NamedTuple):
@@ -59,7 +95,34 @@ def grade(estimate: Estimate) -> Reliability:
     worst = max((diagnostic.grade for diagnostic in diagnostics), key=GRADES.index, default=GRADES[0])
     if worst in ("", "good"):
         return Reliability(worst, ())
-    return Reliability(worst, tuple(f"{d.name}: {d.judgement}" for d in diagnostics if d.grade == worst))
+    reasons = tuple(f"{d.name}: {d.judgement}" for d in diagnostics if d.grade == worst)
+    return Reliability(worst, reasons, _next_step(estimate) if worst == "poor" else "")
+
+
+def _next_step(estimate: Estimate) -> str:
+    """Return what would make a poor estimate reliable, with numbers where the diagnostics have them."""
+    diagnostics = estimate.diagnostics.to_dict()
+    size = diagnostics.get("effective_sample_size", math.inf)
+    if size < FEW_EVENTS:
+        events = estimate.diagnostics.events
+        needed = round_up(WANTED_EVENTS * events / max(size, 1.0))
+        action, share = diagnostics.get("least_covered_action"), diagnostics.get("least_covered_share", math.nan)
+        if action is None:
+            return f"Needs about {needed:,} events like these."
+        fewer = round_up(WANTED_EVENTS / WANTED_PROBABILITY)
+        explored = f"{fewer:,} with a probability of at least {WANTED_PROBABILITY:g} for action {action}"
+        if share == 0:
+            return f"Needs about {explored}, which the log never took."
+        alternative = f", or about {explored}" if fewer < needed else ""
+        return f"Needs about {needed:,} events like these{alternative}."
+    if abs(diagnostics.get("mean_weight", 1.0) - 1) > 0.1:
+        return (
+            "Check that the propensities are those of the logged actions, and that the log contains all actions of "
+            "the policy (backcast check)."
+        )
+    if "bias_certificate" in diagnostics:
+        return "Ask for a shorter horizon, limit the bias with DRns(acceptance=Budget(0.1)), or give a longer log."
+    return "Give a longer log."
 
 
 def grade_diagnostics(estimate: Estimate) -> list[GradedDiagnostic]:
@@ -81,26 +144,45 @@ def bias_bound(estimate: Estimate) -> float:
     return float(min(certificate, 1.0) * (high - low))
 
 
-def _judge_sample_size(size: float, _: Estimate) -> Judgement:
-    if size >= 1000:
+def _judge_sample_size(size: float, estimate: Estimate) -> Judgement:
+    """Judge the effective sample size by itself and in relation to the log, whose length the interval accounts for."""
+    events = estimate.diagnostics.events
+    if size < FEW_EVENTS:
+        if size >= events / 2:
+            return Judgement("poor", f"the log has only {events:,} events")
+        return Judgement("poor", "very few events carry the estimate")
+    if size >= min(MANY_EVENTS, events / 2):
         return Judgement("good", "large enough")
-    if size >= 100:
-        return Judgement("fair", "the estimate rests on few events")
-    return Judgement("poor", "the estimate rests on very few events")
+    return Judgement("fair", "few events carry the estimate")
 
 
-def _judge_histories(count: float, _: Estimate) -> Judgement:
+def _learns(estimate: Estimate) -> bool:
+    """Return whether the policy learns, as far as known."""
+    return estimate.settings.get("learns") is not False
+
+
+def _judge_histories(count: float, estimate: Estimate) -> Judgement:
+    if not _learns(estimate):
+        return Judgement()
     if count >= 20:
         return Judgement("good", "large enough")
-    if count >= 3:
+    if count >= FEWEST_HISTORIES:
         return Judgement("fair", "fewer than 20 independent histories: rare events have much influence")
     return Judgement("poor", "fewer than 3 independent histories: the estimate rests on a few events")
 
 
-def _judge_mean_weight(mean: float, _: Estimate) -> Judgement:
-    if abs(mean - 1) <= 0.1:
+def _judge_mean_weight(mean: float, estimate: Estimate) -> Judgement:
+    """Judge the distance of the mean weight from 1 by its size and by its standard error, which falls with n."""
+    distance = abs(mean - 1)
+    size, events = estimate.diagnostics.to_dict().get("effective_sample_size", math.nan), estimate.diagnostics.events
+    # the sum of squares follows from the effective sample size, so that sd(w) / sqrt(n) is known
+    error = mean * math.sqrt(max(1 / size - 1 / events, 0.0)) if size > 0 else math.inf
+    by_chance = distance <= FAR_FROM_ONE * error
+    if distance <= 0.01 or (distance <= 0.1 and by_chance):
         return Judgement("good", "close to 1, as expected")
-    if abs(mean - 1) <= 0.25:
+    if by_chance:
+        return Judgement("fair", "not close to 1, which may be chance with so few effective events")
+    if distance <= 0.1:
         return Judgement("fair", "not close to 1")
     return Judgement("poor", "far from 1: check the propensities, and whether the log contains the policy's actions")
 
@@ -111,8 +193,13 @@ def _judge_certificate(certificate: float, estimate: Estimate) -> Judgement:
     While simulated and live histories are coupled (docs/theory.md, Proposition 3), the certificate bounds the share
     of them that differ at all, and the bias is at most that share of the reward range. A bias of half a standard
     error reduces the coverage of a 95 % interval to 92 %; a larger one leaves its level uncertain. From one half on,
-    more histories may differ than agree, and nothing is certified.
+    more histories may differ than agree, and nothing is certified. The events of DR-ns have the value of a policy that
+    does not learn as their mean, whatever its history is.
     """
+    if not _learns(estimate) and isinstance(estimate.diagnostics, ReplayDiagnostics | PermutedDiagnostics):
+        return Judgement("good", "the policy does not learn, so its value does not depend on histories")
+    if certificate >= 1:
+        return Judgement("poor", "no guarantee: only a bound below 1 excludes anything")
     if certificate >= USELESS_CERTIFICATE:
         return Judgement("poor", "too large to certify anything")
     if certificate == 0:
@@ -127,9 +214,9 @@ def _judge_certificate(certificate: float, estimate: Estimate) -> Judgement:
     return Judgement("fair", "a relevant bias is not ruled out")
 
 
-def _judge_bias_mass(mass: float, _: Estimate) -> Judgement:
+def _judge_bias_mass(mass: float, estimate: Estimate) -> Judgement:
     # a small mass, added up over all rounds, is judged by the certificate
-    if mass <= 0.01:
+    if mass <= 0.01 or not _learns(estimate):
         return Judgement()
     if mass <= 0.1:
         return Judgement("fair", "acceptance probabilities were cut at 1 in some rounds")
@@ -191,7 +278,8 @@ KNOWN = {
     ),
     "effective_sample_size": _Known(
         "effective sample size",
-        "Number of equally weighted events with the same information as the weighted ones; 1,000 or more is enough.",
+        "Number of equally weighted events with the same information as the weighted ones; below 30 it carries no "
+        "decision.",
         _judge_sample_size,
     ),
     "mean_weight": _Known(
@@ -200,6 +288,10 @@ KNOWN = {
         _judge_mean_weight,
     ),
     "largest_weight": _Known("largest weight", "Largest weight of a single event."),
+    "least_covered_action": _Known(
+        "least covered action", "Action of the policy that the log supports least; given if few events carry the value."
+    ),
+    "least_covered_share": _Known("its share of the log", "Probability with which the logger took that action."),
     "bias_mass": _Known(
         "bias mass",
         "Estimated probability mass that is lost because acceptance probabilities end at 1.",

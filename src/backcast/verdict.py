@@ -1,0 +1,198 @@
+"""Verdict: what a comparison decides, from the differences and the reliability of both sides."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Literal, Protocol, TypeAlias
+
+from backcast._format import format_interval, format_level, join_names, round_by_width, round_up
+from backcast.errors import OptionError
+from backcast.estimate import PROGRESSIVE_VALUE, Estimate, Interval
+
+Decision: TypeAlias = Literal["better", "worse", "unclear", "not trustworthy"]
+
+DECISIONS: tuple[Decision, ...] = ("better", "worse", "unclear", "not trustworthy")  # the last one present decides
+MOST_TIMES = 1000  # a log that would have to be longer by more than this factor is not worth a number
+
+
+class PairedDifference(Protocol):
+    """The first policy's value minus the second's, with an interval."""
+
+    @property
+    def first(self) -> str:
+        """Name of the first policy."""
+
+    @property
+    def second(self) -> str:
+        """Name of the second policy."""
+
+    @property
+    def value(self) -> float:
+        """The first value minus the second."""
+
+    @property
+    def interval(self) -> Interval:
+        """Interval of the difference."""
+
+
+@dataclass(frozen=True)
+class Verdict:
+    """What a comparison decides about one policy.
+
+    Attributes
+    ----------
+    decision
+        "better" or "worse" if the intervals of the differences to all other policies exclude zero on that side;
+        "unclear" if one of them does not; "not trustworthy" if the diagnostics of the policy, or of one that it is
+        compared with, are poor, whatever the intervals are.
+    policy
+        The policy that the decision is about: the one with the highest value.
+    sentence
+        The decision in words.
+    reasons
+        Why an estimate is not trustworthy, with the name of its policy.
+    next_step
+        What would lead to a decision; empty if there is one.
+    against
+        Every other policy with the decision about the pair.
+
+    Examples
+    --------
+    >>> from backcast.diagnostics import WeightDiagnostics
+    >>> from backcast.estimate import POLICY_VALUE
+    >>> def estimate(value, events):
+    ...     interval = Interval(value - 0.125, value + 0.125, 0.95, "normal", "asymptotic", POLICY_VALUE)
+    ...     return Estimate(value, 0.0625, interval, WeightDiagnostics(4000, events, 1.0, 2.0), "", "IPS")
+    >>> print(judge({"new": estimate(0.75, 2000.0), "control": estimate(0.25, 4000.0)}))
+    better: new is better than control.
+    >>> print(judge({"new": estimate(0.75, 4.0), "control": estimate(0.25, 4000.0)}))
+    not trustworthy: The log does not support a decision: the estimate of new is not trustworthy.
+    """
+
+    decision: Decision
+    policy: str
+    sentence: str
+    reasons: tuple[str, ...] = ()
+    next_step: str = ""
+    against: tuple[tuple[str, Decision], ...] = ()
+
+    def __str__(self) -> str:
+        return f"{self.decision}: {self.sentence}"
+
+
+def judge(
+    estimates: Mapping[str, Estimate],
+    differences: Sequence[PairedDifference] = (),
+    policy: str | None = None,
+    others: Sequence[str] | None = None,
+) -> Verdict:
+    """Return the verdict on one policy against others; by default the one with the highest value against all others.
+
+    Without paired differences the separate intervals are compared, which needs a larger distance.
+    """
+    if len(estimates) < 2:
+        raise OptionError(f"a verdict compares at least two policies; there are {len(estimates)}")
+    # a missing value (nan) is not the highest
+    best = max(estimates, key=lambda name: -math.inf if math.isnan(estimates[name].value) else estimates[name].value)
+    policy = best if policy is None else policy
+    others = [name for name in estimates if name != policy] if others is None else others
+    paired = {(difference.first, difference.second): difference for difference in differences}
+    grades = {name: estimates[name].reliability for name in (policy, *others)}
+    poor = [name for name, reliability in grades.items() if not reliability.is_trustworthy]
+    against: list[tuple[str, Decision]] = []
+    for other in others:
+        if policy in poor or other in poor:
+            against.append((other, "not trustworthy"))
+        elif differences:
+            against.append((other, _by_difference(paired, policy, other)))
+        else:
+            against.append((other, _by_intervals(estimates[policy].interval, estimates[other].interval)))
+    made = [decision for _, decision in against]
+    decision = max(made, key=DECISIONS.index)
+    if {"better", "worse"} <= set(made):
+        decision = "unclear"
+    reasons = tuple(f"{name}: {'; '.join(grades[name].reasons)}" for name in poor)
+    steps = [f"{name}: {grades[name].next_step}" for name in poor]
+    if decision == "unclear":
+        steps = [_events_needed(estimates[policy], paired, policy, [o for o, d in against if d == "unclear"])]
+    sentence = _sentence(decision, policy, against, poor, paired)
+    return Verdict(decision, policy, sentence, reasons, " ".join(steps), tuple(against))
+
+
+def _by_difference(paired: Mapping[tuple[str, str], PairedDifference], policy: str, other: str) -> Decision:
+    """Return the decision on two reliable policies by the interval of their difference."""
+    ends = _difference_ends(paired, policy, other)
+    if ends is None or ends[0] <= 0 <= ends[1] or any(map(math.isnan, ends)):
+        return "unclear"
+    return "better" if ends[0] > 0 else "worse"
+
+
+def _difference_ends(
+    paired: Mapping[tuple[str, str], PairedDifference], policy: str, other: str
+) -> tuple[float, float] | None:
+    """Return the interval of ``policy`` minus ``other``, whichever of them comes first in the comparison."""
+    if (policy, other) in paired:
+        interval = paired[policy, other].interval
+        return interval.low, interval.high
+    if (other, policy) in paired:
+        interval = paired[other, policy].interval
+        return -interval.high, -interval.low
+    return None
+
+
+def _by_intervals(first: Interval | None, second: Interval | None) -> Decision:
+    """Return the decision on two reliable policies by their separate intervals."""
+    if first is None or second is None or not _same_estimand(first, second):
+        return "unclear"
+    if first.low > second.high:
+        return "better"
+    return "worse" if first.high < second.low else "unclear"
+
+
+def _same_estimand(first: Interval, second: Interval) -> bool:
+    # the value of a fixed policy has two estimands that mean the same; only the mixture of one run differs
+    return (first.estimand == PROGRESSIVE_VALUE) == (second.estimand == PROGRESSIVE_VALUE)
+
+
+def _sentence(
+    decision: Decision,
+    policy: str,
+    against: Sequence[tuple[str, Decision]],
+    poor: Sequence[str],
+    paired: Mapping[tuple[str, str], PairedDifference],
+) -> str:
+    others = [other for other, _ in against]
+    if decision == "not trustworthy":
+        plural = "estimates" if len(poor) > 1 else "estimate"
+        verb = "are" if len(poor) > 1 else "is"
+        words = f"The log does not support a decision: the {plural} of {join_names(poor)} {verb} not trustworthy."
+        clear = [other for other, each in against if each in ("better", "worse")]
+        return f"{words} {policy} is better than {join_names(clear)}." if clear else words
+    if decision == "unclear":
+        undecided = join_names([other for other, each in against if each == "unclear"] or others)
+        return f"The log does not show whether {policy} is better than {undecided}."
+    numbers = ""
+    if len(others) == 1 and (pair := paired.get((policy, others[0])) or paired.get((others[0], policy))) is not None:
+        value, interval = round_by_width(pair.value, pair.interval), format_interval(pair.interval)
+        shown = f"{pair.first} minus {pair.second} is {value} per round"
+        numbers = f": {shown} ({format_level(pair.interval)} interval {interval})"
+    return f"{policy} is {decision} than {join_names(others)}{numbers}."
+
+
+def _events_needed(
+    estimate: Estimate, paired: Mapping[tuple[str, str], PairedDifference], policy: str, others: Sequence[str]
+) -> str:
+    """Return how long a log would distinguish the policies: half-widths shrink with the root of the events."""
+    times = 0.0
+    for other in others:
+        pair = paired.get((policy, other)) or paired.get((other, policy))
+        if pair is None:
+            return "Compare the policies with compare(): paired differences are more precise. Or give a longer log."
+        distance = abs(pair.value)
+        times = max(times, (pair.interval.half_width / distance) ** 2 if distance > 0 else math.inf)
+    if times > MOST_TIMES:
+        return f"The values are too close: more than {MOST_TIMES:,} times as many events would not distinguish them."
+    needed = round_up(estimate.diagnostics.events * max(times, 1.0))
+    return f"Needs about {needed:,} events like these, if the difference is as large as it is here."
