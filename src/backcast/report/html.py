@@ -18,7 +18,7 @@ from backcast._format import MISSING, format_number, format_percent
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
 from backcast.estimate import Estimate
-from backcast.grading import GradedDiagnostic, bias_bound, grade_diagnostics
+from backcast.grading import GRADES, GradedDiagnostic, bias_bound, grade_diagnostics
 from backcast.log import Log
 from backcast.replay_summary import ReplaySummary
 from backcast.report._summary import (
@@ -114,6 +114,7 @@ def report_html(
         version=version("backcast"),
         policy=_security_policy(bundle, script),
         verdict=verdict(summary),
+        verdict_grade=max((estimate.reliability.grade for estimate in summary.estimates.values()), key=GRADES.index),
         names=list(summary.estimates),
         rows=policy_rows(summary),
         fine_print=fine_prints.pop() if len(fine_prints) == 1 else "",
