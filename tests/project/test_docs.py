@@ -25,6 +25,7 @@ PAGES_WITH_CODE = [
     "diagnostics",
     "report",
     "log-format",
+    "vowpal-wabbit",
     "parallel",
     "theory",
 ]

@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -21,6 +22,7 @@ from backcast.cli.objects import POLICIES, build
 from backcast.cli.settings import read_run_file
 from backcast.errors import BackcastError, EvaluationError, LogError, OptionError, ResourceError, SourceError
 from backcast.io import limits
+from backcast.io.vw import looks_like_vw
 from tests.security.attack import PARTS, read_or_refuse, run_isolated
 
 pytestmark = pytest.mark.xdist_group("hostile memory")
@@ -202,6 +204,26 @@ def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypa
         bc.read_vw(tmp_path / "log.vw.gz")
     with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) characters"):
         bc.read_vw(tmp_path / "line.vw.gz")
+
+
+def test_features_of_vowpal_wabbit_that_multiply_are_refused(tmp_path: Path) -> None:
+    """4,000 shared features crossed with 4,000 of an action would be 16 million."""
+    names = " ".join(f"f{i}" for i in range(4000))
+    (tmp_path / "log.vw").write_text(f"shared |U {names}\n0:1:0.5 |A {names}\n|A x\n")
+    with pytest.raises(SourceError, match=r"line 1: crossing makes up to 16,004,000 features of one decision"):
+        bc.read_vw(tmp_path / "log.vw")
+    assert len(bc.read_vw(tmp_path / "log.vw", interactions=None)) == 1
+
+
+@pytest.mark.parametrize(
+    "text", ["1 " * 100_000, "1" * 200_000, "1:0:0.5 " * 50_000, "|" * 100_000, "shared " * 50_000]
+)
+def test_the_head_of_a_text_file_is_recognised_in_linear_time(tmp_path: Path, text: str) -> None:
+    """A pattern that backtracks would take hours; the limit is the one of the whole test."""
+    (tmp_path / "log.txt").write_text(text + "|\n")
+    start = time.process_time()
+    looks_like_vw(str(tmp_path / "log.txt"))
+    assert time.process_time() - start < 5
 
 
 def test_memory_is_what_the_process_may_have() -> None:

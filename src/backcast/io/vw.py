@@ -33,7 +33,7 @@ from backcast.reading_summary import LeftOut
 VW_EXTENSIONS = (".vw", ".dsjson")
 JSON_EXTENSIONS = (".json", ".jsonl", ".ndjson")
 TEXT_EXTENSIONS = (".dat", ".ldf", ".txt", ".log")
-DETECTION_LINES = 1000  # lines at the head of a file that decide on its format
+DETECTION_LINES, DETECTION_CHARACTERS = 1000, 2**22  # at the head of a file, which decide on its format
 LABELLED_LINE = re.compile(r"\s*(\d+\s+)*\d+:[-+.\deE]+:[-+.\deE]+\s[^|]*\|")
 OPENERS: dict[str, Callable[..., Any]] = {".gz": gzip.open, ".bz2": bz2.open, ".xz": lzma.open}
 FILE_ERRORS = (OSError, EOFError, lzma.LZMAError, zlib.error)
@@ -145,8 +145,7 @@ def looks_like_vw(path: str) -> bool:
     if not (is_json or is_text) or not os.path.isfile(file):
         return False
     try:
-        with _open(file) as stream:
-            head = list(islice(read_lines(stream), DETECTION_LINES))
+        head = _read_head(file)
     except (*FILE_ERRORS, ValueError):
         return False  # reported when the file is read
     if any('"_label_cost"' in line or '"_multi"' in line for line in head):
@@ -195,6 +194,19 @@ def _open(file: str) -> IO[str]:
     return stream
 
 
+def _read_head(file: str) -> list[str]:
+    """Return the first lines of a file, of bounded length together."""
+    lines: list[str] = []
+    n_left = DETECTION_CHARACTERS
+    with _open(file) as stream:
+        for line in islice(read_lines(stream), DETECTION_LINES):
+            lines.append(line)
+            n_left -= len(line)
+            if n_left < 0:
+                break
+    return lines
+
+
 @dataclass
 class _ReadingCounts:
     """Lines read so far, and records that were left out, by reason."""
@@ -226,8 +238,7 @@ def _read_events(file: str, vw_format: str, counts: _ReadingCounts) -> Iterator[
 
 def _detect_format(file: str) -> str:
     try:
-        with _open(file) as stream:
-            head = list(islice(read_lines(stream), DETECTION_LINES))
+        head = _read_head(file)
     except (*FILE_ERRORS, ValueError) as problem:
         raise SourceError(f"{file}: cannot be read as text ({problem})") from None
     first_block = list(takewhile(str.strip, dropwhile(lambda line: not line.strip(), head)))
