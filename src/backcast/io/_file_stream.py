@@ -340,7 +340,7 @@ def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows:
 
 def _without_stream_remedy(problem: ResourceError) -> ResourceError:
     """Return the error of a stream, which is read in parts already."""
-    return ResourceError(str(problem).replace(IN_PARTS, "use fewer columns, or allow more memory"))
+    return ResourceError(str(problem).replace(IN_PARTS, "allow more memory"))
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

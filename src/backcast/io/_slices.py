@@ -19,7 +19,7 @@ from backcast.io._columns import ColumnLayout
 from backcast.io._csv_dialect import HEAD_BYTES, CsvDialect, find_dialect
 from backcast.io._files import REMEDIES, Files, FileStamp, convert_read_errors, read_stamps
 from backcast.io._filters import RowFilter
-from backcast.io.limits import address_space_is_limited, check_columns, check_depth
+from backcast.io.limits import check_columns, check_depth
 
 SCHEMA_THREADS = 8
 READ_VALUES = 2**21  # values read at a time: 16 MB of numbers
@@ -47,10 +47,6 @@ def open_files(
     The first ``checked_bytes`` of JSON (all, if None) are checked for nesting that would crash Arrow's reader.
     Delimiter and encoding of CSV are found from the first file, unless they are given.
     """
-    if address_space_is_limited():
-        # Arrow's own allocator reserves a gigabyte at a time where it can: with a limit of 2 GB little would be left,
-        # with one of 1.5 GB it cannot
-        pa.set_memory_pool(pa.system_memory_pool())
     if files.format == "ndjson":
         for path in files.paths:
             _check_nesting(path, files.filesystem, checked_bytes)

@@ -66,15 +66,6 @@ def _process_limits() -> Iterator[tuple[int, int]]:
             yield limit, sizes.get(size, 0)
 
 
-def address_space_is_limited() -> bool:
-    """Return whether ``ulimit -v`` limits this process."""
-    try:
-        import resource
-    except ImportError:  # Windows
-        return False
-    return resource.getrlimit(resource.RLIMIT_AS)[0] != resource.RLIM_INFINITY
-
-
 def _cgroup_limits() -> Iterator[tuple[int, int]]:
     """Yield limit and usage of the control groups of this process, version 1 and 2, and of their parents."""
     names = {2: ("memory.max", "memory.current", "inactive_file")}
