@@ -27,6 +27,7 @@ PAGES_WITH_CODE = [
     "log-format",
     "vowpal-wabbit",
     "parallel",
+    "rerun",
     "theory",
 ]
 PAGES = [ROOT / "README.md", *sorted(DOCS.glob("*.md"))]
