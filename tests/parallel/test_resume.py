@@ -171,13 +171,13 @@ def test_comparisons_are_kept_too(evaluator: Any, tmp_path: Path) -> None:
 SCRIPT = """
 import json, os, resource, signal, sys
 from tests.parallel.test_resume import *
-folder, runs, full = sys.argv[1], sys.argv[2], int(sys.argv[3])
+folder, runs = sys.argv[1], sys.argv[2]
 
 class Fills(CountedLeader):
     # the disk is full from this run on
     def learn(self, *batch):
         super().learn(*batch)
-        if count_runs(Path(self.runs)) == full:
+        if count_runs(Path(self.runs)) == int(sys.argv[3]):
             signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
             resource.setrlimit(resource.RLIMIT_FSIZE, (100, resource.RLIM_INFINITY))
 
