@@ -120,7 +120,7 @@ def test_each_refuses_what_it_cannot_evaluate() -> None:
         bc.evaluate(log, bc.FromScores(lambda contexts: contexts), Queue(), horizon=5, replicates=None)
 
 
-def test_bred_meets_events_again_and_jobs_do_not_change_it() -> None:
+def test_bred_meets_events_again_and_jobs_do_not_change_it(tmp_path: Path) -> None:
     log = bandit_log(3, n=60)
     first = bc.evaluate(log, bc.UCB1(), BRED(4), horizon=60)
     with joblib.parallel_config(backend="threading", n_jobs=2):
@@ -128,3 +128,8 @@ def test_bred_meets_events_again_and_jobs_do_not_change_it() -> None:
     assert first.to_dict() == second.to_dict()
     assert first.diagnostics.repeated_share > 0.2
     assert "repeated share" in str(first.diagnostics)
+    page = bc.save_report(first, tmp_path / "report.html").read_text()
+    assert "repeated share" in page
+    read = bc.load_result(bc.save_result(first, tmp_path / "result.json")).result
+    assert isinstance(read, bc.Estimate)
+    assert read.to_dict() == first.to_dict()
