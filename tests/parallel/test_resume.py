@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import random
@@ -97,11 +98,18 @@ def test_a_policy_whose_code_was_edited_is_another(tmp_path: Path, runs: Path, m
         ask(runs, tmp_path / "kept")
 
 
+class SharedFileLeader(CountedLeader):
+    """Can be copied although it holds a file."""
+
+    def __deepcopy__(self, memo: Any) -> SharedFileLeader:
+        return copy.copy(self)
+
+
 def test_a_policy_without_a_state_to_know_it_by_is_refused(tmp_path: Path, runs: Path) -> None:
-    policy: Any = CountedLeader(str(runs))
+    policy: Any = SharedFileLeader(str(runs))
     with (
         runs.open() as policy.file,
-        pytest.raises(bc.OptionError, match="CountedLeader cannot be fingerprinted"),
+        pytest.raises(bc.OptionError, match="SharedFileLeader cannot be fingerprinted"),
     ):
         bc.evaluate(two_action_log(), policy, CLOCK, horizon=8, checkpoint=tmp_path / "kept")
 
