@@ -22,6 +22,7 @@ class Kernels(NamedTuple):
     score: Kernel
     learn: Kernel
     raw: Kernel | None
+    raw_row: Kernel | None
     choose: Kernel | None
     greedy: bool
     context_free: bool
@@ -36,6 +37,7 @@ def register(
     score: Kernel,
     learn: Kernel,
     raw: Kernel | None = None,
+    raw_row: Kernel | None = None,
     choose: Kernel | None = None,
     greedy: bool = False,
     context_free: bool = False,
@@ -47,13 +49,15 @@ def register(
 
     A policy with one model per action may split ``score`` in two, so that only the action that changed is scored
     again: ``raw(state, view, action, out)`` writes one action's score at every event, which changes only when that
-    action is learned, and ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
+    action is learned (if contexts are features of each action, when any is), and
+    ``choose(state, available, k, out)`` turns a row of raw scores into probabilities.
     ``greedy`` declares that the choice depends only on which scores are the largest; ``context_free`` that it is the
-    same at every event.
+    same at every event. If ``raw`` of a greedy policy has rounding errors that ``score`` does not have,
+    ``raw_row(state, view, k, out)`` writes the scores of all actions at one event without them; it decides near ties.
     """
     if state in _KERNELS and _KERNELS[state].score is not score:
         raise PolicyError(f"{state.__name__} has kernels already; define a state class for each compiled policy")
-    _KERNELS[state] = Kernels(score, learn, raw, choose, greedy, context_free)
+    _KERNELS[state] = Kernels(score, learn, raw, raw_row, choose, greedy, context_free)
 
 
 def is_divisible(state: object) -> bool:
@@ -76,6 +80,12 @@ def is_greedy(state: object) -> bool:
     return type(state) in _KERNELS and _KERNELS[type(state)].greedy
 
 
+def is_approximate(state: object) -> bool:
+    """Whether ``raw`` has rounding errors that ``score`` does not have, so that near ties need ``raw_row``."""
+    kernels = _KERNELS.get(type(state))
+    return kernels is not None and kernels.raw_row is not None
+
+
 def is_context_free(state: object) -> bool:
     """Whether the probabilities are the same at every event (with all actions available)."""
     return type(state) in _KERNELS and _KERNELS[type(state)].context_free
@@ -96,6 +106,11 @@ def raw(state: Any, view: View, action: int, out: FloatArray) -> None:
     raise NotImplementedError("raw runs inside compiled code")
 
 
+def raw_row(state: Any, view: View, k: int, out: FloatArray) -> None:
+    """Write the raw scores of all actions at event ``k``. Compiled code only."""
+    raise NotImplementedError("raw_row runs inside compiled code")
+
+
 def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     """Turn raw scores into probabilities. Compiled code only."""
     raise NotImplementedError("choose runs inside compiled code")
@@ -106,10 +121,14 @@ def _compile_by_state(function: Kernel) -> None:
 
     @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
     def select(state: Any, *arguments: Any) -> Any:
-        return getattr(_KERNELS[state.instance_class], function.__name__)
+        return getattr(_KERNELS[state.instance_class], function.__name__) or _unused_kernel
 
 
-for function in (score, learn, raw, choose):
+def _unused_kernel(state: Any, view: Any, k: Any, out: Any) -> None:
+    """Stand for a kernel that a policy does not have in a branch that is never taken for it."""
+
+
+for function in (score, learn, raw, raw_row, choose):
     _compile_by_state(function)
 
 

@@ -31,6 +31,7 @@ from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import batch_size_of, is_learning
 
+READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
 
@@ -174,7 +175,8 @@ def _run_clock(
     horizon: int,
     edges: IntArray = NO_EDGES,
 ) -> ClockPass:
-    return run_clock_pass(policy, log, EventArrays.from_log(log, predicted, rng.random(len(log))), horizon, rng, edges)
+    events = EventArrays.from_log(log, predicted, rng.random(len(log)))
+    return run_clock_pass(policy, log, events, horizon, rng, edges, READING_INTERVAL)
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:

@@ -3,6 +3,11 @@
 One regression per action, or one for all if contexts are features of each action. Each holds ``A^-1`` and ``theta``,
 updated by the Sherman-Morrison formula. Policies that need the variance ``x' A^-1 x`` of every action at every event
 hold ``A^-1`` a second time, in the packed layout of ``_kernels/contexts.py``, where the variance is one dot product.
+
+During a pass that scores all events after every update, predictions and variances of all events can be stored and
+updated with the model: with the gain ``g = A^-1 x*`` of the event that was learned, ``s = 1 + x*.g`` and
+``e = (r - theta.x*)/s``, those of an event with features x change by ``(x.g) e`` and ``-(x.g)^2/s`` (Sherman-Morrison),
+which is one dot product instead of a quadratic form.
 """
 
 from __future__ import annotations
@@ -17,12 +22,13 @@ from backcast._kernels.contexts import (
     add_products,
     add_quadratic_forms,
     dot,
+    dot_column,
     load_row,
     pack_matrix,
     packed_size,
     quadratic_form,
 )
-from backcast._kernels.jit import inlined
+from backcast._kernels.jit import compiled, inlined
 from backcast.errors import OptionError
 
 MAX_STATE_BYTES = 2**31
@@ -31,7 +37,9 @@ MAX_STATE_BYTES = 2**31
 class Ridge(NamedTuple):
     """Ridge regressions, one per column of ``theta``; ``packed`` holds ``inverse`` again if variances are needed.
 
-    The other arrays are scratch: features, their gain, their products, the standard deviations of all actions.
+    ``means`` and ``variances`` are those of the predictions of all actions at all events of a pass, if they are stored.
+    The other arrays are scratch: features, their gain, their products, the standard deviations of all actions, and
+    the products ``x.g`` of all events with a gain.
     """
 
     theta: FloatArray
@@ -41,6 +49,9 @@ class Ridge(NamedTuple):
     gain: FloatArray
     products: FloatArray
     sds: FloatArray
+    means: FloatArray
+    variances: FloatArray
+    moves: FloatArray
 
 
 def new_ridge(n_actions: int, n_features: int, has_action_features: bool, ridge: float) -> Ridge:
@@ -58,8 +69,18 @@ def new_ridge(n_actions: int, n_features: int, has_action_features: bool, ridge:
             f"{models * n_features**2 * 8 / 2**30:.1f} GiB. Use fewer features (hash or project them) or FromClassifier"
         )
     inverse = np.repeat(np.eye(n_features)[None] / ridge, models, axis=0)
-    row, gain = np.zeros(n_features), np.zeros(n_features)
-    return Ridge(np.zeros((n_features, models)), inverse, np.zeros((0, models)), row, gain, np.zeros(0), np.zeros(0))
+    return Ridge(
+        theta=np.zeros((n_features, models)),
+        inverse=inverse,
+        packed=np.zeros((0, models)),
+        row=np.zeros(n_features),
+        gain=np.zeros(n_features),
+        products=np.zeros(0),
+        sds=np.zeros(0),
+        means=np.zeros((0, 0)),
+        variances=np.zeros((0, 0)),
+        moves=np.zeros(0),
+    )
 
 
 def ridge_with_variances(n_actions: int, n_features: int, has_action_features: bool, ridge: float) -> Ridge:
@@ -71,12 +92,35 @@ def ridge_with_variances(n_actions: int, n_features: int, has_action_features: b
     return new._replace(packed=packed, products=np.zeros(packed.shape[0]), sds=np.zeros(n_actions))
 
 
+def with_predictions(ridge: Ridge, view: View, n_events: int) -> Ridge:
+    """Return the regressions with predictions and variances of all actions at all events of these contexts."""
+    shape = ridge.sds.size, n_events
+    ridge = ridge._replace(means=np.zeros(shape), variances=np.zeros(shape), moves=np.zeros(n_events))
+    write_predictions(ridge, view)
+    return ridge
+
+
+@compiled
+def write_predictions(ridge: Ridge, view: View) -> None:
+    """Write predictions and variances of all actions at all events."""
+    for a in range(ridge.means.shape[0]):
+        dot_column(view, a, ridge.theta, ridge.means[a])
+        # the regressions of a policy that has not learned are all alike, unless each action has its own features
+        if a > 0 and ridge.packed.shape[1] > 1 and np.all(ridge.packed[:, a] == ridge.packed[:, 0]):
+            ridge.variances[a] = ridge.variances[0]
+        else:
+            for k in range(ridge.moves.size):
+                ridge.variances[a, k] = quadratic_form(view, k, a, ridge.packed, ridge.products)
+
+
 @inlined
-def update_ridge(theta: FloatArray, inverse: FloatArray, row: FloatArray, gain: FloatArray, reward: float) -> None:
-    """Recursive least squares: ``theta += g (r - theta.x)``, ``A^-1 -= g x' A^-1``; ``g = A^-1 x/(1 + x' A^-1 x)``.
+def update_ridge(
+    theta: FloatArray, inverse: FloatArray, row: FloatArray, gain: FloatArray, reward: float
+) -> tuple[float, float]:
+    """Recursive least squares: ``theta += g e``, ``A^-1 -= g g'/s``; ``g = A^-1 x``, ``s = 1 + x.g``, see above.
 
     It is Sherman-Morrison for ``A += x x'`` and the same ``theta`` as ``A^-1 b`` after ``b += r x`` (Li et al. 2010,
-    Algorithm 1, lines 8, 12 and 13), without solving a system.
+    Algorithm 1, lines 8, 12 and 13), without solving a system. Returns ``e`` and ``1/s``; ``gain`` is g.
     """
     # gain = A^-1 x; A^-1 is symmetric, so its columns may be read for its rows
     gain[:] = 0.0
@@ -91,6 +135,7 @@ def update_ridge(theta: FloatArray, inverse: FloatArray, row: FloatArray, gain: 
         if scaled != 0.0:
             for i in range(row.size):
                 inverse[j, i] -= scaled * gain[i]
+    return step, scale
 
 
 def learn_linear(state: Any, view: View, k: int, action: int, reward: float, probability: float) -> None:
@@ -98,9 +143,19 @@ def learn_linear(state: Any, view: View, k: int, action: int, reward: float, pro
     ridge = state.ridge
     model = action if ridge.inverse.shape[0] > 1 else 0
     load_row(view, k, action, ridge.row)
-    update_ridge(ridge.theta[:, model], ridge.inverse[model], ridge.row, ridge.gain, reward)
+    step, scale = update_ridge(ridge.theta[:, model], ridge.inverse[model], ridge.row, ridge.gain, reward)
     if ridge.packed.shape[0] > 0:
         pack_matrix(ridge.inverse[model], ridge.packed, model)
+    # one regression serves all actions if contexts are features of each action
+    first, last = (action, action + 1) if ridge.inverse.shape[0] > 1 else (0, ridge.means.shape[0])
+    if ridge.moves.size > 0:
+        gain, moves = ridge.gain.reshape(ridge.gain.size, 1), ridge.moves
+        for a in range(first, last):
+            dot_column(view, a if ridge.inverse.shape[0] == 1 else 0, gain, moves)
+            mean, variance = ridge.means[a], ridge.variances[a]
+            for i in range(moves.size):
+                mean[i] += step * moves[i]
+                variance[i] -= scale * moves[i] * moves[i]
 
 
 @inlined

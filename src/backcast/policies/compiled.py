@@ -12,10 +12,10 @@ from typing import Any, final
 import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
+from backcast._kernels.contexts import View, mask_of, view_of
 from backcast._kernels.contexts import add_scores as add_scores
 from backcast._kernels.contexts import dot_row as dot_row
 from backcast._kernels.contexts import load_row as load_row
-from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
 from backcast.errors import PolicyError
 
@@ -52,6 +52,10 @@ class CompiledPolicy(ABC):
                 )
             self._state = self.initial_state(*self._sizes, contexts.ndim == 3)
         return self._state
+
+    def state_for_pass(self, contexts: Contexts, view: View) -> Any:
+        """Return the state for a pass that scores all events of these contexts after every update."""
+        return self.state_for(contexts)
 
     def probabilities(self, contexts: Contexts, available: BoolArray | None = None) -> FloatArray:
         """Return the probabilities of all actions for each event under the current state."""

@@ -9,12 +9,23 @@ from __future__ import annotations
 
 from typing import Any, NamedTuple, final
 
-from backcast._arrays import BoolArray, FloatArray
+import numpy as np
+from numba.extending import register_jitable
+
+from backcast._arrays import BoolArray, Contexts, FloatArray
 from backcast._kernels.contexts import View, add_scores, dot_column
 from backcast._kernels.dispatch import register
 from backcast._validation import at_least, count, share
 from backcast.policies._choice import argmax_probabilities, epsilon_greedy, softmax, win_probabilities
-from backcast.policies._ridge import Ridge, learn_linear, new_ridge, prediction_sd, prediction_sds, ridge_with_variances
+from backcast.policies._ridge import (
+    Ridge,
+    learn_linear,
+    new_ridge,
+    prediction_sd,
+    prediction_sds,
+    ridge_with_variances,
+    with_predictions,
+)
 from backcast.policies.compiled import CompiledPolicy
 
 
@@ -78,9 +89,26 @@ def score_softmax(state: Any, view: View, k: int, available: BoolArray, out: Flo
 def raw_upper(state: Any, view: View, action: int, out: FloatArray) -> None:
     """Write ``theta.x + alpha sqrt(x' A^-1 x)`` of one action at every event (Li et al. 2010, Algorithm 1, line 9)."""
     ridge = state.ridge
+    if ridge.moves.size > 0:
+        mean, variance = ridge.means[action], ridge.variances[action]
+        for k in range(out.size):
+            out[k] = mean[k] + state.alpha * np.sqrt(max(variance[k], 0.0))
+        return
     dot_column(view, action, ridge.theta, out)
     for k in range(out.size):
         out[k] += state.alpha * prediction_sd(ridge, view, k, action)
+
+
+def raw_row_upper(state: Any, view: View, k: int, out: FloatArray) -> None:
+    """Write ``theta.x + alpha sqrt(x' A^-1 x)`` of all actions at event ``k``."""
+    out[:] = 0.0
+    add_scores(view, k, state.ridge.theta, out)
+    sds = prediction_sds(state.ridge, view, k)
+    for a in range(out.size):
+        out[a] += state.alpha * sds[a]
+
+
+_raw_row_upper = register_jitable(raw_row_upper)  # as the others below: compiled with the loop that calls it
 
 
 def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -90,11 +118,7 @@ def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> N
 
 def score_upper(state: Any, view: View, k: int, available: BoolArray, out: FloatArray) -> None:
     """Choose the action of the largest upper bound at event ``k``."""
-    out[:] = 0.0
-    add_scores(view, k, state.ridge.theta, out)
-    sds = prediction_sds(state.ridge, view, k)
-    for a in range(out.size):
-        out[a] += state.alpha * sds[a]
+    _raw_row_upper(state, view, k, out)
     argmax_probabilities(out, available, k)
 
 
@@ -107,7 +131,15 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
 
 register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
 register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
-register(UpperState, score=score_upper, learn=learn_linear, raw=raw_upper, choose=choose_upper, greedy=True)
+register(
+    UpperState,
+    score=score_upper,
+    learn=learn_linear,
+    raw=raw_upper,
+    raw_row=raw_row_upper,
+    choose=choose_upper,
+    greedy=True,
+)
 register(ThompsonState, score=score_thompson, learn=learn_linear)
 
 
@@ -191,6 +223,15 @@ class LinUCB(CompiledPolicy):
     def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> UpperState:
         """Return regressions without observations."""
         return UpperState(ridge_with_variances(n_actions, n_features, has_action_features, self.ridge), self.alpha)
+
+    def state_for_pass(self, contexts: Contexts, view: View) -> UpperState:
+        """Return the state with predictions and variances of all events stored, unless batches are too large."""
+        state: UpperState = self.state_for(contexts)
+        n_features, n_models = state.ridge.theta.shape
+        # an update costs a dot product per event, scoring anew a quadratic form per event and model
+        if self.batch_size > n_models * n_features / 2:
+            return state
+        return state._replace(ridge=with_predictions(state.ridge, view, contexts.shape[0]))
 
 
 @final

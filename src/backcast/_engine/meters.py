@@ -1,0 +1,180 @@
+"""Meters of clock replay: how far each event is from its threshold, what is read from all of them, and who fires next.
+
+A meter is a straight line in clock time until its speed changes, so it is stored as of its last change, with the time
+at which it will fire. A round then costs a comparison per event, and more only where the policy changed its choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+
+from backcast._arrays import FloatArray, IntArray
+from backcast._engine.equations import doubly_robust, expected_reward
+from backcast._engine.replay_loop import EventArrays
+from backcast._kernels.jit import compiled, inlined
+
+
+class Meters(NamedTuple):
+    """Per event: meter ``W_k`` at clock time ``since``, speed ``w_k``, value ``R_k``, and whether it is used.
+
+    ``W_k`` at clock time ``tau`` is ``meter + speed (tau - since)``. ``fires`` is the time at which it reaches the
+    threshold of an unused event (inf: never), ``exhausts`` the time at which it reaches 1 after that. ``value_sum`` is
+    the sum of ``R_k`` over the rounds before ``value_round``.
+
+    ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
+    unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
+    the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``. ``share`` is scratch for ``i_k``, ``next_speed`` and
+    ``next_value`` for a change of all events at once.
+    """
+
+    meter: FloatArray
+    since: FloatArray
+    speed: FloatArray
+    fires: FloatArray
+    exhausts: FloatArray
+    used: Any
+    value: FloatArray
+    value_sum: FloatArray
+    value_round: IntArray
+    next_speed: FloatArray
+    next_value: FloatArray
+    share: FloatArray
+    reading: FloatArray
+    own: FloatArray
+
+    @classmethod
+    def of_length(cls, n: int) -> Meters:
+        """Return meters at zero that do not move."""
+        columns: dict[str, Any] = {name: np.zeros(n) for name in cls._fields}
+        columns |= {"fires": np.full(n, np.inf), "exhausts": np.full(n, np.inf)}
+        return cls(**{**columns, "used": np.zeros(n, dtype=np.bool_), "value_round": np.zeros(n, dtype=np.int64)})
+
+
+@inlined
+def speed_and_value(events: EventArrays, target: FloatArray, k: int) -> tuple[float, float]:
+    """Return speed ``w_k`` and value ``R_k`` of one event under its row of probabilities."""
+    action, row = events.actions[k], k if events.predicted.shape[0] > 1 else 0
+    predicted = events.predicted[row]
+    speed = target[action] / events.propensities[k]
+    return speed, doubly_robust(expected_reward(target, predicted), speed, events.rewards[k], predicted[action])
+
+
+@inlined
+def change_event(
+    speed: float, value: float, k: int, t: int, tau: float, thresholds: FloatArray, meters: Meters
+) -> None:
+    """Change speed and value of one event from round t and clock time tau on."""
+    meters.value_sum[k] += meters.value[k] * (t - meters.value_round[k])
+    meters.value[k], meters.value_round[k] = value, t
+    meter = meters.meter[k] + meters.speed[k] * (tau - meters.since[k])
+    meters.meter[k], meters.since[k], meters.speed[k] = meter, tau, speed
+    # division by a speed of 0 gives inf, which is right
+    meters.fires[k] = np.inf if meters.used[k] else tau + (thresholds[k] - meter) / speed
+    meters.exhausts[k] = tau + (1.0 - meter) / speed if meters.used[k] and meter < 1.0 else meters.exhausts[k]
+
+
+@compiled
+def change_all_events(t: int, tau: float, thresholds: FloatArray, meters: Meters) -> None:
+    """Change all events to ``next_speed`` and ``next_value`` from round t and clock time tau on."""
+    for k in range(thresholds.size):
+        change_event(meters.next_speed[k], meters.next_value[k], k, t, tau, thresholds, meters)
+
+
+@compiled
+def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
+    """Set next speeds and values of the events from ``start`` on, one row of probabilities each."""
+    for i in range(probabilities.shape[0]):
+        k = start + i
+        meters.next_speed[k], meters.next_value[k] = speed_and_value(events, probabilities[i], k)
+
+
+@compiled
+def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]:
+    """Read V_t at clock time tau for ``n_rounds`` rounds; return it and the variance ``sum_k o_k^2`` of the reading.
+
+    ``V_t = sum i_k R_k / sum i_k`` over unused events with ``i_k = 1/(1 - W_k)``.
+    """
+    meter, since, speed, used, share, value = (
+        meters.meter,
+        meters.since,
+        meters.speed,
+        meters.used,
+        meters.share,
+        meters.value,
+    )
+    for k in range(meter.size):
+        inverse = 1.0 / (1.0 - (meter[k] + speed[k] * (tau - since[k])))
+        share[k] = 0.0 if used[k] else inverse
+    total = weight = variance = 0.0
+    for k in range(meter.size):
+        weight += share[k]
+        total += share[k] * value[k]
+    if weight == 0.0:
+        return np.nan, np.nan
+    reading = total / weight
+    for k in range(meter.size):
+        if share[k] > 0.0:
+            influence = share[k] / weight * (value[k] - reading)
+            variance += influence * influence
+            meters.reading[k] += n_rounds * influence
+            meters.own[k] -= n_rounds * influence * np.log(share[k])
+    return reading, variance
+
+
+@compiled
+def next_to_fire(fires: FloatArray, most: int) -> IntArray:
+    """Return the next events to fire in order, at most ``most``; fewer if no other would ever fire."""
+    if most == 1:
+        # four chains of comparisons, which a processor overlaps
+        lanes = np.zeros(4, dtype=np.int64)
+        whole = fires.size - fires.size % 4
+        a, b, c, d = np.inf, np.inf, np.inf, np.inf
+        for k in range(0, whole, 4):
+            if fires[k] < a:
+                a, lanes[0] = fires[k], k
+            if fires[k + 1] < b:
+                b, lanes[1] = fires[k + 1], k + 1
+            if fires[k + 2] < c:
+                c, lanes[2] = fires[k + 2], k + 2
+            if fires[k + 3] < d:
+                d, lanes[3] = fires[k + 3], k + 3
+        first = lanes[0]
+        for k in lanes[1:]:
+            if fires[k] < fires[first] or (fires[k] == fires[first] and k < first):
+                first = k
+        for k in range(whole, fires.size):
+            if fires[k] < fires[first]:
+                first = k
+        candidates = np.array([first])
+    else:
+        latest = np.partition(fires, most - 1)[most - 1] if most < fires.size else np.inf
+        candidates = np.flatnonzero(fires <= latest)
+        candidates = candidates[np.argsort(fires[candidates], kind="mergesort")][:most]
+    fired: IntArray = candidates[np.isfinite(fires[candidates])]
+    return fired
+
+
+@compiled
+def exhausted_masses(times: FloatArray, accepted: IntArray, meters: Meters) -> FloatArray:
+    """Return the mass ``mean w_k [W_k >= 1]`` at each of these ascending clock times; only used events can have it.
+
+    >>> meters = Meters.of_length(2)._replace(exhausts=np.array([0.5, 1.5]), speed=np.array([2.0, 1.0]))
+    >>> exhausted_masses(np.array([0.25, 0.5, 2.0]), np.array([0, 1]), meters)
+    array([0. , 1. , 1.5])
+    """
+    mass = np.zeros(times.size + 1)
+    for k in accepted:
+        if meters.exhausts[k] <= times[-1]:
+            first = 0 if times.size == 1 else np.searchsorted(times, meters.exhausts[k])
+            mass[first] += meters.speed[k]
+    return np.cumsum(mass[:-1]) / meters.meter.size
+
+
+@compiled
+def record_compensators(tau: float, thresholds: FloatArray, meters: Meters, out: Any) -> None:
+    """Write the compensator of each event's acceptance: the integral of ``w/(1 - W)`` until it fired, or until tau."""
+    for k in range(out.size):
+        meter = thresholds[k] if meters.used[k] else meters.meter[k] + meters.speed[k] * (tau - meters.since[k])
+        out[k] = -np.log1p(-meter)
