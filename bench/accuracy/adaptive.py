@@ -24,7 +24,7 @@ MEANS = (0.5, 0.4, 0.3)
 POSTERIOR_DRAWS = 64  # for the probabilities of a Thompson logger
 LOGGERS = ("epsilon-greedy", "Thompson", "UCB")
 EVALUATORS: dict[str, Any] = {"DR": bc.DR(), "StableVar": bc.StableVar(), "CADR": bc.CADR()}
-REPORTED = ("error", "standard error", "covered")
+REPORTED = ("bias", "root mean squared error", "mean standard error", "coverage")
 
 
 class Setting(NamedTuple):
@@ -119,6 +119,13 @@ def summarize(setting: Setting, trials: Any) -> list[list[Any]]:
     return rows
 
 
+def summarize_trials(trials: Any) -> list[list[list[float]]]:
+    """Return bias, root mean squared error, mean standard error and coverage, by target and evaluator."""
+    errors, std_errors, covered = np.moveaxis(np.array(trials, dtype=np.float64), -1, 0)
+    moments = errors.mean(axis=0), np.sqrt((errors**2).mean(axis=0)), std_errors.mean(axis=0), covered.mean(axis=0)
+    return np.stack(moments, axis=-1).tolist()
+
+
 def main() -> None:
     options = make_parser(__doc__, logs=1000).parse_args()
     runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
@@ -127,7 +134,7 @@ def main() -> None:
         stem = f"adaptive-{'-'.join(map(str, setting))}"
         trials = runner.run(stem, evaluate_log, (setting,), options.logs, {"setting": list(setting)})
         rows += summarize(setting, trials)
-        records[stem] = trials
+        records[stem] = summarize_trials(trials)
     origin = provenance(f"python -m bench.accuracy.adaptive --logs {options.logs}")
     intro = (
         "A logger learns while it collects the log; in round t every action keeps the probability max(t^-0.5, 0.04)/K. "
@@ -138,7 +145,7 @@ def main() -> None:
     )
     table = markdown_table(["logger", "n", "world", "value", *EVALUATORS], rows)
     write_page(options.output / "adaptive.md", ["# Loggers that learn", describe_provenance(origin), intro, table])
-    write_json(options.output / "adaptive.json", {**origin, "reported": list(REPORTED), "trials": records})
+    write_json(options.output / "adaptive.json", {**origin, "reported": list(REPORTED), "settings": records})
 
 
 if __name__ == "__main__":

@@ -98,7 +98,7 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], order
     n_events = len(log)
     events = min(n_events, ClockReplay().pool)
     if all(PASSES * events * _scorings_per_event(request, policy) <= _limit(policy) for policy in policies):
-        note = f"auto chose ClockReplay {model_note}because the log is exchangeable ({order.reason})."
+        note = f"auto chose ClockReplay {model_note}because the log is taken as exchangeable ({order.reason})."
         return ClockReplay(), request, (note,)
     note = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
     return DRns.recommended(n_events), request, (note,)
@@ -204,7 +204,7 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], orde
         return DRns(q=0.01), request, (note,)
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
-    note = f"auto chose ClockReplay on parts of the stream{share}, because the log is exchangeable ({order.reason})."
+    note = f"auto chose ClockReplay on parts of the stream{share}, because the log is taken as exchangeable ({order.reason})."
     return evaluator, _with_model(request, _cross_fitted_model(request.log)), (note,)
 
 
@@ -226,7 +226,7 @@ def _find_order(log: Log | LogStream, declared: bool | None) -> Order:
             stacklevel=4,  # the caller of evaluate or compare
         )
     if declared:
-        return Order(True, AS_GIVEN)
+        return Order(True, f"{AS_GIVEN}, although {DRIFT}" if drifting else AS_GIVEN)
     return Order(False, DRIFT) if drifting else Order(True, "no drift was detected")
 
 

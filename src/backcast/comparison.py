@@ -17,6 +17,7 @@ from backcast._auto import Choice, resolve_by_kind, resolve_evaluator
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._request import (
     AnyLog,
@@ -32,7 +33,7 @@ from backcast._serialization import from_json, to_json
 from backcast.checks.policy import probe_policy
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
 from backcast.estimate import Estimate, Interval, student_quantile
-from backcast.evaluation import complete_estimate, run_evaluator
+from backcast.evaluation import FIRST_CALLS, complete_estimate, run_evaluator
 from backcast.evaluators._replicate_statistics import Precision
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -220,11 +221,12 @@ def compare(
     else:
         learners = dict(policies)
         chosen, request, notes = resolve_evaluator(evaluator, request, list(policies.values()), exchangeable)
-    for policy in policies.values():
-        probe_policy(policy, request.log, seed)
-    facts = {f"policy {name!r}": policy for name, policy in policies.items()}
-    request = with_checkpoint(request, checkpoint, chosen, facts)
-    announce(request, chosen, list(policies.values()), notes)
+    with limit_calls(time_limit, FIRST_CALLS):
+        for policy in policies.values():
+            probe_policy(policy, request.log, seed)
+        facts = {f"policy {name!r}": policy for name, policy in policies.items()}
+        request = with_checkpoint(request, checkpoint, chosen, facts)
+        announce(request, chosen, list(policies.values()), notes)
     shown = show_progress(request.log, progress) if progress else nullcontext(ignore_progress)
     with request.report_damage(), shown as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))

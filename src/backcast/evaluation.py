@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from backcast._auto import resolve_evaluator
 from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._request import (
     AnyLog,
@@ -47,6 +48,8 @@ from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_
 AnyInterval: TypeAlias = (
     IntervalMethod | ResultInterval | InfinitesimalJackknife | GroupJackknife | Anytime | TheoremTwo | Segments
 )
+
+FIRST_CALLS = "the first calls of the policy"
 
 
 def evaluate(
@@ -147,9 +150,10 @@ def evaluate(
         },
     )
     chosen, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
-    probe_policy(policy, request.log, seed)
-    request = with_checkpoint(request, checkpoint, chosen, {"policy": policy})
-    announce(request, chosen, [policy], notes)
+    with limit_calls(time_limit, FIRST_CALLS):
+        probe_policy(policy, request.log, seed)
+        request = with_checkpoint(request, checkpoint, chosen, {"policy": policy})
+        announce(request, chosen, [policy], notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
         with request.report_damage():

@@ -162,7 +162,7 @@ class Swallows:
 
 
 def test_a_policy_cannot_catch_the_limit() -> None:
-    with pytest.raises(bc.WorkError, match=r"pilot 0 took longer than time_limit = 0\.2 seconds"):
+    with pytest.raises(bc.WorkError, match=r"the first calls of the policy took longer than time_limit = 0\.2 seconds"):
         bc.evaluate(two_action_log(), Swallows(), bc.ClockReplay(), horizon=5, reward_model=0.5, time_limit=0.2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import signal
 import threading
@@ -39,6 +40,16 @@ def limit_time(limit: TimeLimit, name: str, *, in_worker: bool) -> Iterator[None
 
 
 @contextmanager
+def limit_calls(seconds: float | None, name: str) -> Iterator[None]:
+    """Interrupt calls of a policy in this process after so many seconds; None for no limit."""
+    if seconds is None:
+        yield
+        return
+    with limit_time(TimeLimit(seconds, kill_after=math.inf), name, in_worker=False):
+        yield
+
+
+@contextmanager
 def _set_alarm(seconds: float) -> Iterator[None]:
     def interrupt(number: int, frame: Any) -> None:
         raise _TimeLimitReached
@@ -65,7 +76,7 @@ def _watch_thread(limit: TimeLimit, in_worker: bool) -> Iterator[None]:
     def watch() -> None:
         if not finished.wait(limit.seconds):
             pythonapi.PyThreadState_SetAsyncExc(thread_id, py_object(_TimeLimitReached))
-            if not finished.wait(1.5 * limit.kill_after) and in_worker:
+            if in_worker and not finished.wait(1.5 * limit.kill_after):
                 os.kill(os.getpid(), signal.SIGKILL)
 
     watcher = threading.Thread(target=watch, daemon=True)
