@@ -58,6 +58,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "reward distribution": bc.reward_distribution(log, bc.Uniform()),
         "propensities": bc.estimate_propensities(log),
         "saved": bc.SavedResult(learned, {"log": "news"}),
+        "rerun": bc.RerunReport(True, {"": learned.value}, {"": learned.value}, (), learned),
     }
 
 

@@ -204,7 +204,8 @@ def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], orde
         return DRns(q=0.01), request, (note,)
     evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
     share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
-    note = f"auto chose ClockReplay on parts of the stream{share}, because the log is taken as exchangeable ({order.reason})."
+    reason = f"the log is taken as exchangeable ({order.reason})"
+    note = f"auto chose ClockReplay on parts of the stream{share}, because {reason}."
     return evaluator, _with_model(request, _cross_fitted_model(request.log)), (note,)
 
 

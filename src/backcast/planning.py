@@ -192,6 +192,9 @@ def plan(
 ) -> Plan:
     """Compute how many events a log needs for its paired intervals to distinguish policies.
 
+    It is an approximation for logs of hundreds of events or more: the intervals of fixed policies on a short log also
+    allow for what it may have missed, and are wider.
+
     Parameters
     ----------
     source

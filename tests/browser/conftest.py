@@ -92,7 +92,13 @@ def shared(opened_once: Callable[[str], Opened]) -> Iterator[Callable[[str], Ope
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """A comparison with plain names, replays and a fixed policy side by side, one policy alone, and a hostile one."""
     folder = tmp_path_factory.mktemp("reports")
-    results = {"comparison": _comparison(), "replay": _replays(), "single": _single(), "hostile": _hostile()}
+    log, hostile_log = news(), news(HOSTILE[:3])  # reports draw replays from them
+    results = {
+        "comparison": _comparison(log),
+        "replay": _replays(log),
+        "single": _single(log),
+        "hostile": _hostile(hostile_log),
+    }
     about = {HOSTILE[0]: HOSTILE[1], "log": f"{HOSTILE[2]}.csv"}
     return {
         name: bc.save_report(result, folder / f"{name}.html", about=about if name == "hostile" else None)
@@ -109,26 +115,25 @@ def news(labels: tuple[str, ...] = ("sport", "politics", "weather"), events: int
     return bc.Log(contexts, names, rewards, np.full(events, 1 / 3), action_labels=list(labels), reward_range=(0.0, 1.0))
 
 
-def _comparison() -> bc.Comparison:
+def _comparison(log: bc.Log) -> bc.Comparison:
     policies = {
         "uniform": bc.EpsilonGreedy(1.0, batch_size=10),
         "greedy": bc.EpsilonGreedy(0.1, batch_size=10),
         "linucb": bc.LinUCB(0.3, batch_size=10),
     }
-    return bc.compare(news(), policies, horizon=60, replicates=60, exchangeable=True)
+    return bc.compare(log, policies, horizon=60, replicates=60, exchangeable=True)
 
 
-def _replays() -> dict[str, bc.Estimate]:
-    log = news()
+def _replays(log: bc.Log) -> dict[str, bc.Estimate]:
     learning = {"greedy": bc.EpsilonGreedy(0.1, batch_size=10), "linucb": bc.LinUCB(0.3, batch_size=10)}
     replays = {name: bc.evaluate(log, policy, bc.DRns(q=0.05), horizon=60) for name, policy in learning.items()}
     return {**replays, "always sport": bc.evaluate(log, bc.Fixed([1.0, 0.0, 0.0]))}
 
 
-def _single() -> bc.Estimate:
-    return bc.evaluate(news(), bc.LinUCB(0.3, batch_size=10), bc.ClockReplay(), horizon=200, replicates=None)
+def _single(log: bc.Log) -> bc.Estimate:
+    return bc.evaluate(log, bc.LinUCB(0.3, batch_size=10), bc.ClockReplay(), horizon=200, replicates=None)
 
 
-def _hostile() -> bc.Comparison:
+def _hostile(log: bc.Log) -> bc.Comparison:
     policies = {name: bc.EpsilonGreedy(0.1 + i / 10, batch_size=20) for i, name in enumerate(HOSTILE)}
-    return bc.compare(news(HOSTILE[:3]), policies, horizon=40, replicates=60, exchangeable=True)
+    return bc.compare(log, policies, horizon=40, replicates=60, exchangeable=True)

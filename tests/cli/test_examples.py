@@ -46,6 +46,6 @@ class TestExamples:
         assert printed.err.splitlines()[-1] == f"The report is in {(folder / 'report.html').resolve()}"
         for name in ("random", "half random", "epsilon-greedy", "linucb"):
             assert re.search(rf"^ +{name} +0\.\d+ +0\.\d+ to 0\.\d+", printed.out, re.MULTILINE)
-        assert "linucb minus random" in printed.out
+        assert "random minus linucb" in printed.out
         assert "auto chose ClockReplay" in printed.out
         assert "embedded: a news page" in (folder / "report.html").read_text(encoding="utf-8")

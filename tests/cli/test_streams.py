@@ -55,7 +55,7 @@ def test_a_stream_gives_the_answer_of_the_log(capsys: pytest.CaptureFixture[str]
 def test_learners_are_compared_by_parts(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.toml").write_text(
         'log = "log.parquet"\ncontext = "f"\naction = "shown"\nreward = "click"\npropensity = "p"\nstream = true\n'
-        'exchangeable = true\nhorizon = 4\n[policies]\na = "ucb1"\nb = "uniform"\n'
+        'exchangeable = true\nhorizon = 4\n[policies]\na = "ucb1"\nb = "round-robin"\n'
     )
     document = result("compare run.toml", capsys)
     assert document["estimates"]["a"]["diagnostics"]["kind"] == "PartsDiagnostics"

@@ -369,7 +369,7 @@ def test_what_the_caller_owns_is_left_alone(name: str) -> None:
         value(name, log, policy, predicted)
         assert pickle.dumps(policy) == state
     np.testing.assert_array_equal(predicted, model)
-    for slot in bc.Log.__slots__:
+    for slot in set(bc.Log.__slots__) - {"_digest"}:  # which is computed when it is first needed
         np.testing.assert_equal(getattr(log, slot), getattr(before, slot), err_msg=slot)
 
 

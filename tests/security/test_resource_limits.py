@@ -249,7 +249,7 @@ for part in ("x", "a", "r"):
         seconds=300,
         folder=tmp_path,
     ).splitlines()
-    assert printed[0] == "Log(60,000 events, 1 actions, 32 features)"
+    assert printed[0] == "Log(60,000 events, 1 actions, 1 feature)"
     assert printed[2] == "Log(60,000 events, 1 actions, 1 feature)"
     assert "row 0 (r.parquet): reward is" in printed[4]
     assert int(printed[5].split()[0]) < 1_000
@@ -357,11 +357,11 @@ def test_option_values_that_nest(value: str) -> None:
 def test_absurd_options(tmp_path: Path, count: int) -> None:
     (tmp_path / "log.csv").write_text("x,xw,a,r,p\n1,t,0,1,0.5\n2,u,1,0,0.5\n")
     (tmp_path / "log.vw").write_text("1:0.5:0.25 | age:2 new\n2:-1:0.75 | age:3\n")
-    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+    with pytest.raises((LogError, OptionError), match="4,194,304"):
         bc.read_log(tmp_path / "log.csv", **PARTS, n_actions=count)
-    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+    with pytest.raises((LogError, OptionError), match="4,194,304"):
         bc.read_vw(tmp_path / "log.vw", n_actions=count)
-    with pytest.raises(LogError, match="actions or more, and 4,194,304 are the most"):
+    with pytest.raises((LogError, OptionError), match="4,194,304"):
         bc.Log(None, actions=[0], rewards=[0], propensities=[1], n_actions=count)
     with pytest.raises(OptionError, match="hash_size is"):
         bc.read_log(tmp_path / "log.csv", **PARTS, hash_size=10 * count)

@@ -71,7 +71,7 @@ def find_best(table: ScoreTable, k: int) -> int:
 
     >>> table = ScoreTable.of_size(3, 1)
     >>> table.scores[:, 0] = [1.0, 4.0, 2.0]
-    >>> find_best(table, 0), table.top[0], table.bound[0]
+    >>> find_best(table, 0), float(table.top[0]), float(table.bound[0])
     (1, 4.0, 2.0)
     """
     scores, largest, second, best = table.scores, -np.inf, -np.inf, -1
