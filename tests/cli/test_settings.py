@@ -119,7 +119,7 @@ BAD = {
 WRONG = {
     "": "the policy is missing; give it as policies = ...",
     "policies = {a = 'uniform'}": "the log is missing; name a file, or a run file that has log",
-    "log = 'data/log.csv'\npolicies = {a = 'uniform'}": "(or --format vw for a log of Vowpal Wabbit) is missing; give it",
+    "log = 'data/log.csv'\npolicies = {a = 'uniform'}": "(or --format vw for a log of Vowpal Wabbit) is missing",
     "log = 'data/log.csv'\npolicies = {a = {alpha = 1}}": "the policy 'a' has no kind; write a = { kind = \"linucb\"",
     "log = 'data/log.csv'\npolicies = {a = {kind = 'linucb', alfa = 1}}": "linucb has no option 'alfa'; did you mean",
     "log = 'data/log.csv'\npolicies = {a = 'uniform'}\nsave_json = 'no/r.json'": "the result cannot be written to",
