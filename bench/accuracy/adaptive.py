@@ -123,7 +123,8 @@ def summarize_trials(trials: Any) -> list[list[list[float]]]:
     """Return bias, root mean squared error, mean standard error and coverage, by target and evaluator."""
     errors, std_errors, covered = np.moveaxis(np.array(trials, dtype=np.float64), -1, 0)
     moments = errors.mean(axis=0), np.sqrt((errors**2).mean(axis=0)), std_errors.mean(axis=0), covered.mean(axis=0)
-    return np.stack(moments, axis=-1).tolist()
+    summary: list[list[list[float]]] = np.stack(moments, axis=-1).tolist()
+    return summary
 
 
 def main() -> None:
