@@ -14,6 +14,15 @@ class LeftOut:
     count: int
 
 
+def not_selected(n_rows: int | None) -> tuple[LeftOut, ...]:
+    """Return the rows that the condition ``where`` of a reader does not select, if there are any.
+
+    >>> not_selected(3), not_selected(0), not_selected(None)
+    ((LeftOut(reason='not selected by where', count=3),), (), ())
+    """
+    return (LeftOut("not selected by where", n_rows),) if n_rows else ()
+
+
 @dataclass(frozen=True)
 class ReadingSummary:
     """How a log was read: ``log.reading``.

@@ -128,6 +128,24 @@ class TestCommand:
         assert written()["format"] == "cb"
         assert main(["evaluate", "run.toml", "--horizon", "5", "--replicates", "none", "--quiet"]) == 0
 
+    def test_what_the_file_does_not_show_can_be_given(self, folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+        """A delimiter that is not found, an encoding that is taken for another, and a name without a known ending."""
+        columns = {**mails(200), "city": ["Łódź", "Gdańsk"] * 100}
+        rows = [list(columns), *zip(*columns.values(), strict=True)]
+        text = "\n".join("^".join(map(str, row)) for row in rows) + "\n"
+        (folder / "my.txt").write_text(text, encoding="iso8859-2")
+        assert main(["init", "my.txt", "--format", "csv"]) == 2
+        assert "its lines have one field" in capsys.readouterr().err
+        given = {"format": "csv", "delimiter": "^", "encoding": "iso8859-2"}
+        flags = [word for name, value in given.items() for word in (f"--{name}", value)]
+        assert main(["init", "my.txt", *flags]) == 0
+        assert {name: written()[name] for name in given} == given
+        assert written()["action"] == "variant"
+        assert "city" in written()["context"]
+        assert main(["check", "run.toml", "--quiet"]) == 0
+        assert main(["init", "my.txt", "--force", "--delimiter", "^^"]) == 2
+        assert "delimiter is '^^'; it must be one character" in capsys.readouterr().err
+
     def test_ndjson_with_lists(self, folder: Path) -> None:
         rng = np.random.default_rng(0)
         rows = []

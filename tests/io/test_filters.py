@@ -3,14 +3,19 @@
 from __future__ import annotations
 
 import datetime
+from pathlib import Path
 from typing import Any
 
 import pyarrow as pa
 import pyarrow.compute as pc
+import pyarrow.csv
+import pyarrow.parquet as pq
 import pytest
 
+import backcast as bc
 from backcast.errors import ColumnError, OptionError
 from backcast.io._filters import parse_filter
+from backcast.reading_summary import LeftOut
 
 BATCH = pa.record_batch(
     {
@@ -55,6 +60,39 @@ def rows(where: Any) -> list[int]:
 )
 def test_rows_that_are_selected(where: Any, selected: list[int]) -> None:
     assert rows(where) == selected
+
+
+@pytest.mark.parametrize("file_format", ["parquet", "csv"])
+@pytest.mark.parametrize("options", [{}, {"n_actions": 2}, {"times": "t"}])
+def test_rows_that_are_not_selected_are_counted(tmp_path: Path, file_format: str, options: dict[str, Any]) -> None:
+    """Of the first file nothing is selected, of the second 30 of 60 rows."""
+    write = pq.write_table if file_format == "parquet" else pyarrow.csv.write_csv
+    for number in (0, 1):
+        rows = range(60 * number, 60 * number + 60)
+        table = {"x": [row % 2 + number - 1 for row in rows], "a": [row % 3 % 2 for row in rows], "t": list(rows)}
+        write(pa.table({**table, "r": [0.5] * 60, "p": [0.5] * 60}), tmp_path / f"{number}.{file_format}")
+    roles: dict[str, Any] = {
+        "context": "x",
+        "action": "a",
+        "reward": "r",
+        "propensity": "p",
+        "where": "x > 0",
+        **options,
+    }
+    left_out = (LeftOut("not selected by where", 90),)
+    log, stream = bc.read_log(tmp_path, **roles), bc.scan_log(tmp_path, **roles)
+    assert (len(log), log.reading.left_out) == (30, left_out)
+    assert stream.with_event_count().reading.left_out == stream.read().reading.left_out == left_out
+    # that of a part is not known
+    assert stream.slice(3, 5).reading.left_out == ()
+    readings = [bc.check(each).reading for each in (stream, log)]
+    assert all(reading is not None and reading.left_out == left_out for reading in readings)
+    note = "Reading left out 90 (not selected by where)."
+    assert note in bc.evaluate(log, bc.Uniform(), bc.IPS()).notes
+    assert note in bc.evaluate(stream.with_event_count(), bc.Uniform(), bc.IPS()).notes
+    frame = pa.table({"x": [0, 1, 1], "a": [0, 1, 0], "r": [1, 1, 1], "p": [0.5] * 3, "t": [1, 2, 3]})
+    assert bc.Log.from_frame(frame, **roles).reading.left_out == (LeftOut("not selected by where", 1),)
+    assert bc.Log.from_frame(frame, **{**roles, "where": None}).reading.left_out == ()
 
 
 def test_dictionary_columns() -> None:

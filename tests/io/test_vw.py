@@ -16,7 +16,8 @@ from sklearn.utils import murmurhash3_32
 
 import backcast as bc
 from backcast.errors import BackcastError, OptionError
-from backcast.io.vw import looks_like_vw, read_vw
+from backcast.io._vw_files import looks_like_vw
+from backcast.io.vw import read_vw
 
 
 def write(folder: Path, content: str, name: str = "log.vw") -> Path:

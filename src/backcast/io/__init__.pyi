@@ -5,5 +5,6 @@ from backcast.io.stream import LogStream as LogStream
 from backcast.io.tables import read_log as read_log
 from backcast.io.tables import scan_log as scan_log
 from backcast.io.vw import read_vw as read_vw
+from backcast.io.vw import scan_vw as scan_vw
 
 __all__: list[str]

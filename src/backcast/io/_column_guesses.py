@@ -19,6 +19,7 @@ import pyarrow.types as kinds
 from backcast._arrays import FloatArray
 from backcast.errors import ColumnError, LogError, SourceError
 from backcast.io._arrow import TRUTH_WORDS, find_date_format, flatten_lists, kind_of, to_python_values
+from backcast.io._csv_dialect import check_dialect_options
 from backcast.io._files import FilePath, Files, convert_read_errors, find_files
 from backcast.io._slices import OpenedFiles, open_files
 
@@ -141,7 +142,14 @@ class Sample:
         return to_python_values(self.table.column(name).combine_chunks())
 
 
-def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS) -> Sample:
+def take_sample(
+    path: FilePath,
+    file_format: str | None = None,
+    rows: int = ROWS,
+    *,
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Sample:
     r"""Read the first rows of a log, and no more, and profile its columns.
 
     >>> import pathlib, tempfile
@@ -151,8 +159,9 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     >>> sample.rows, sample.total, [(column.name, column.kind, column.distinct) for column in sample.columns]
     (2, 2, [('hour', 'number', 2), ('shown', 'text', 2), ('p', 'number', 2)])
     """
+    check_dialect_options(delimiter, encoding)
     files = find_files(path, file_format)
-    opened = open_files(files, CHECKED_BYTES)
+    opened = open_files(files, CHECKED_BYTES, delimiter=delimiter, encoding=encoding)
     with convert_read_errors(files.paths[0], files.format):
         table = _read_head(files, opened, rows)
     if table.num_rows == 0:
@@ -160,7 +169,7 @@ def take_sample(path: FilePath, file_format: str | None = None, rows: int = ROWS
     if opened.dialect is not None and table.num_columns == 1:
         raise SourceError(
             f"{files.paths[0]}: its lines have one field, {table.column_names[0]!r}; a log needs columns for action "
-            "and reward, divided by commas, semicolons, tabs or bars"
+            "and reward, divided by commas, semicolons, tabs or bars. Give the delimiter if it is another character"
         )
     profiles = tuple(_profile_column(name, table.column(name).combine_chunks()) for name in table.column_names)
     return Sample(files.format, table.num_rows, _estimate_rows(files, opened, table.num_rows), profiles, table)

@@ -61,6 +61,7 @@ class ColumnSpec:
         first rows; a mapping fills single columns (``{"age": "mean", "f_*": 0}``).
     where
         Rows to use: a condition in the form of SQL (``"country = 'DE' and age is not null"``) or an Arrow expression.
+        ``log.reading`` has the number of the others.
 
     Examples
     --------

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 import threading
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from dataclasses import dataclass, replace
 from itertools import accumulate, chain, groupby, pairwise
@@ -15,6 +15,7 @@ from typing import Any, NamedTuple, TypeVar
 import numpy as np
 import pyarrow as pa
 
+from backcast._arrays import FloatArray
 from backcast._log_validation import RowError
 from backcast._time_order import first_disorder, to_time_column
 from backcast.errors import LogError, OptionError, ResourceError, SourceError
@@ -22,11 +23,11 @@ from backcast.io._arrow import to_numbers, to_times
 from backcast.io._columns import ColumnLayout
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
 from backcast.io._slices import FileSlice
-from backcast.io.limits import IN_PARTS, free_memory, limit_memory, size_error
+from backcast.io.limits import free_memory, limit_memory, size_error, without_stream_remedy
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
 from backcast.provenance import LogSource
-from backcast.reading_summary import ReadingSummary
+from backcast.reading_summary import ReadingSummary, not_selected
 
 PREFETCH_THREAD = "backcast prefetch"  # name of the thread that reads ahead
 PARTS_READ_AHEAD = 2  # parts that wait while one is processed
@@ -58,6 +59,7 @@ class FileLogStream(LogStream):
     batch_rows: int
     first_row: int = 0
     source: LogSource | None = None
+    n_left_out: int | None = None  # rows that the filter of the layout does not select; None if not counted
 
     def __post_init__(self) -> None:
         if isinstance(self.batch_rows, bool) or not isinstance(self.batch_rows, int) or self.batch_rows < 1:
@@ -80,7 +82,7 @@ class FileLogStream(LogStream):
     def reading(self) -> ReadingSummary:
         files = tuple(dict.fromkeys(file_slice.path for file_slice in self.slices))
         order: Any = "rows" if self.layout.columns.times is None else "times"
-        return ReadingSummary(events=self.n_events, files=files, order=order)
+        return ReadingSummary(self.n_events, files, left_out=not_selected(self.n_left_out), order=order)
 
     @property
     def n_events(self) -> int | None:
@@ -101,15 +103,12 @@ class FileLogStream(LogStream):
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
         return context + tables + 4 * 8
 
-    def average_reward(self) -> float:
-        """Return the mean reward, by one pass over the reward column."""
-        total, rows = 0.0, 0
+    def rewards(self) -> Iterator[FloatArray]:
+        """Iterate over the rewards, by one pass over their column alone."""
         reward = self.layout.columns.reward
         for file_slice in self.slices:
             for batch in file_slice.read_batches([reward]):
-                total += float(to_numbers(batch.column(0), reward, "reward").sum())
-                rows += batch.num_rows
-        return total / rows
+                yield np.asarray(to_numbers(batch.column(0), reward, "reward"), dtype=np.float64)
 
     def fingerprint(self) -> str:
         """Return a digest of the files as they were opened, the rows used, and the columns read.
@@ -121,9 +120,9 @@ class FileLogStream(LogStream):
         return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
 
     def with_event_count(self) -> FileLogStream:
-        action = self.layout.columns.action
-        slices = (replace(file_slice, n_rows=file_slice.count_rows(action)) for file_slice in self.slices)
-        return replace(self, slices=tuple(slices))
+        slices = tuple(file_slice.with_row_count(self.layout.columns.action) for file_slice in self.slices)
+        n_left_out = _count_left_out(slices) if self.n_left_out is None else self.n_left_out
+        return replace(self, slices=_without_empty(slices), n_left_out=n_left_out)
 
     def in_time_order(self) -> FileLogStream:
         """Return the stream with its files in the order of time, after a pass over the column of times.
@@ -142,7 +141,11 @@ class FileLogStream(LogStream):
                     f"{after.file_slice.path}: its times begin at {after.first}, before the last one of "
                     f"{before.file_slice.path}, {before.last}. {SORT_REMEDY}"
                 )
-        return replace(self, slices=tuple(span.file_slice for span in filled) or self.slices)
+        n_left_out = (
+            _count_left_out([span.file_slice for span in spans]) if self.n_left_out is None else self.n_left_out
+        )
+        slices = tuple(span.file_slice for span in filled) or self.slices
+        return replace(self, slices=slices, n_left_out=n_left_out)
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""
@@ -150,13 +153,11 @@ class FileLogStream(LogStream):
 
     def _read_parts(self) -> Iterator[Log]:
         row = self.first_row
-        try:
+        with without_stream_remedy():
             for batches in rechunk(self._batches(), self._rows_per_part()):
                 for part in self._build_smaller_parts(batches, row):
                     yield part
                     row += len(part)
-        except ResourceError as problem:
-            raise _without_stream_remedy(problem) from None
         if row == self.first_row:
             raise self._empty_error()
 
@@ -184,12 +185,15 @@ class FileLogStream(LogStream):
 
     def read(self) -> Log:
         """Return all events as one log in memory, filled batch by batch without a second copy."""
+        left_out: list[int] = []
         if self.n_events is not None:
-            log = self._build_part(self._batches(), self.n_events, self.first_row)
+            log = self._build_part(self._batches(left_out), self.n_events, self.first_row)
         else:
-            batches = list(limit_memory(self._batches()))
+            batches = list(limit_memory(self._batches(left_out)))
             log = self._build_part(batches, sum(batch.num_rows for batch in batches), self.first_row)
-        return log if self.source is None else replace_columns(log, source=self.source.as_read_log())
+        n_left_out = sum(left_out) if self.n_left_out is None else self.n_left_out
+        reading = replace(log.reading, left_out=not_selected(n_left_out))
+        return replace_columns(log, reading=reading, source=self.source and self.source.as_read())
 
     def sample(self, n: int) -> Log:
         """Return about ``n`` events as a log in memory: a hundred evenly spread blocks of neighbouring events.
@@ -204,7 +208,8 @@ class FileLogStream(LogStream):
         length, starts = n // n_blocks, [i * total // n_blocks for i in range(n_blocks)]
         blocks = [stream.slice(start, start + length) for start in starts]
         batches = chain.from_iterable(block._batches() for block in blocks)
-        return self._build_part(batches, length, *(self.first_row + start for start in starts))
+        log = self._build_part(batches, length, *(self.first_row + start for start in starts))
+        return replace_columns(log, reading=replace(log.reading, left_out=stream.reading.left_out))
 
     def slice(self, start: int, stop: int | None = None) -> FileLogStream:
         """Return the events ``start..stop-1`` (all after ``start`` if ``stop`` is None).
@@ -214,7 +219,7 @@ class FileLogStream(LogStream):
         if stop is None:
             remainder = self._after(start)
             if remainder is None:
-                return replace(self, slices=(), first_row=self.first_row + start, source=None)
+                return self._part((), start)
             return remainder
         slices: list[FileSlice] = []
         first = 0
@@ -223,17 +228,19 @@ class FileLogStream(LogStream):
             if start < last and first < stop:
                 slices.append(file_slice.slice_rows(max(start, first) - first, min(stop, last) - first))
             first = last
-        return replace(self, slices=tuple(slices), first_row=self.first_row + start, source=None)
+        return self._part(tuple(slices), start)
+
+    def _part(self, slices: tuple[FileSlice, ...], start: int) -> FileLogStream:
+        """Return the stream of these slices, whose first event is number ``start`` of this one."""
+        return replace(self, slices=slices, first_row=self.first_row + start, source=None, n_left_out=None)
 
     def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
         batches = next(rechunk(self._batches(), n), [])
         rows = sum(batch.num_rows for batch in batches)
         if rows == 0:
             raise self._empty_error()
-        try:
+        with without_stream_remedy():
             head = self._build_part(batches, rows, self.first_row)
-        except ResourceError as problem:
-            raise _without_stream_remedy(problem) from None
         return head, self._after(n)
 
     def _after(self, n: int) -> FileLogStream | None:
@@ -243,7 +250,7 @@ class FileLogStream(LogStream):
             rows = file_slice.count_rows(self.layout.columns.action, left + 1)
             if rows > left:
                 slices = (file_slice.slice_rows(left) if left else file_slice, *self.slices[i + 1 :])
-                return replace(self, slices=slices, first_row=self.first_row + n, source=None)
+                return self._part(slices, n)
             left -= rows
         return None
 
@@ -256,15 +263,15 @@ class FileLogStream(LogStream):
         if n_parts < 1:
             raise OptionError(f"n_parts is {n_parts}; it must be at least 1")
         streams: list[LogStream] = []
-        row = self.first_row
+        start = 0
         for slices in _split_slices(self.with_event_count().slices, n_parts):
-            streams.append(replace(self, slices=slices, first_row=row, source=None))
-            row += sum(file_slice.n_rows or 0 for file_slice in slices)
+            streams.append(self._part(slices, start))
+            start += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
 
-    def _batches(self) -> Iterator[pa.RecordBatch]:
+    def _batches(self, left_out: list[int] | None = None) -> Iterator[pa.RecordBatch]:
         for file_slice in self.slices:
-            yield from file_slice.read_batches(self.layout.names)
+            yield from file_slice.read_batches(self.layout.names, left_out)
 
     def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
         """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""
@@ -299,7 +306,8 @@ class _TimeSpan(NamedTuple):
 def _read_time_span(file_slice: FileSlice, name: str, date_format: str | None) -> _TimeSpan:
     first = last = None
     n_rows = 0
-    for batch in file_slice.read_batches([name]):
+    left_out: list[int] = []
+    for batch in file_slice.read_batches([name], left_out):
         try:
             column = to_time_column(to_times(batch.column(0), name, date_format))
         except RowError as error:
@@ -313,34 +321,43 @@ def _read_time_span(file_slice: FileSlice, name: str, date_format: str | None) -
         n_rows += column.size
         if column.size:
             first, last = (column[0] if first is None else first), column[-1]
-    return _TimeSpan(replace(file_slice, n_rows=n_rows), first, last)
+    return _TimeSpan(replace(file_slice, n_rows=n_rows, n_left_out=sum(left_out)), first, last)
+
+
+def _count_left_out(slices: Sequence[FileSlice]) -> int | None:
+    """Return the number of rows that the filter leaves out of all slices; None if it is not known for one of them."""
+    counts = [file_slice.n_left_out for file_slice in slices]
+    return None if None in counts else sum(filter(None, counts))
+
+
+def _without_empty(slices: tuple[FileSlice, ...]) -> tuple[FileSlice, ...]:
+    """Return the slices that may hold rows; the first one if none does."""
+    return tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
 
 
 def open_stream(slices: tuple[FileSlice, ...], layout: ColumnLayout, batch_rows: int) -> FileLogStream:
     """Open a stream over file slices; action labels are those declared, or found by one pass over the actions."""
-    slices = tuple(file_slice for file_slice in slices if file_slice.n_rows != 0) or slices[:1]
+    n_left_out = _count_left_out(slices)
+    slices = _without_empty(slices)
     action = layout.columns.action
     labels = find_known_labels(layout, slices[0].schema.field(action).type)
     if labels is None:
         counts = [0] * len(slices)
+        left_out: list[int] = []
 
         def read_actions() -> Iterator[pa.Array]:
             for i, file_slice in enumerate(slices):
-                for batch in file_slice.read_batches([action]):
+                for batch in file_slice.read_batches([action], left_out):
                     counts[i] += batch.num_rows
                     yield batch.column(0)
 
         labels = collect_labels(read_actions(), layout.declared)
         slices = tuple(replace(file_slice, n_rows=rows) for file_slice, rows in zip(slices, counts, strict=True))
-    stream = FileLogStream(slices, layout, labels, batch_rows)
+        n_left_out = sum(left_out) if n_left_out is None else n_left_out
+    stream = FileLogStream(_without_empty(slices), layout, labels, batch_rows, n_left_out=n_left_out)
     if stream.n_events == 0:
         raise stream._empty_error()
     return stream
-
-
-def _without_stream_remedy(problem: ResourceError) -> ResourceError:
-    """Return the error of a stream, which is read in parts already."""
-    return ResourceError(str(problem).replace(IN_PARTS, "allow more memory"))
 
 
 def rechunk(batches: Iterable[pa.RecordBatch], rows: int) -> Iterator[list[pa.RecordBatch]]:

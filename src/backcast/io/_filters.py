@@ -51,10 +51,13 @@ class RowFilter:
         table = pa.Table.from_batches([batch]).filter(self.expression).combine_chunks()
         return next(iter(table.to_batches()), batch.slice(0, 0))
 
-    def apply(self, batches: Iterable[pa.RecordBatch], names: list[str]) -> Iterator[pa.RecordBatch]:
-        """Yield these columns of the rows that fulfil the condition."""
+    def apply(
+        self, batches: Iterable[pa.RecordBatch], names: list[str], left_out: list[int]
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield these columns of the rows that fulfil the condition; append the numbers of others to ``left_out``."""
         for batch in batches:
             selected = self.select(batch)
+            left_out.append(batch.num_rows - selected.num_rows)
             if selected.num_rows:
                 yield selected.select(names)
 

@@ -120,10 +120,12 @@ def to_slices(opened: OpenedFiles, layout: ColumnLayout) -> tuple[FileSlice, ...
         file_slice = FileSlice(fragment, opened.format, read_schema, stamp, opened.dialect, layout.where)
         if opened.format == "parquet":
             group_rows = _read_group_rows(fragment, names)
+            n_all = sum(group_rows)
             if layout.where is not None:
                 group_rows = replace(file_slice, groups=range(len(group_rows))).count_selected()
             edges = tuple(accumulate(group_rows, initial=0))
-            file_slice = replace(file_slice, groups=range(len(group_rows)), edges=edges, n_rows=edges[-1])
+            file_slice = replace(file_slice, groups=range(len(group_rows)), edges=edges)
+            file_slice = replace(file_slice, n_rows=edges[-1], n_left_out=n_all - edges[-1])
         slices.append(file_slice)
     return tuple(slices)
 
@@ -216,7 +218,8 @@ class FileSlice:
     ``stamp`` identifies the version of the file that was opened: a file that has changed since is not read.
     ``n_rows`` is the number of rows, None until it is known. Of a Parquet file, ``groups`` are the row groups that
     hold the rows, and ``edges`` the rows of the file at which these groups begin, then where the last one ends. With a
-    filter ``where``, only the rows that it selects count in all of these.
+    filter ``where``, only the rows that it selects count in all of these; ``n_left_out`` is the number of the others,
+    None until it is known, and for a range of rows.
     """
 
     fragment: Any
@@ -227,6 +230,7 @@ class FileSlice:
     where: RowFilter | None = None
     rows: RowRange = ALL_ROWS
     n_rows: int | None = None
+    n_left_out: int | None = None
     groups: range = range(0)
     edges: tuple[int, ...] = ()
 
@@ -243,17 +247,25 @@ class FileSlice:
         """Return the rows ``start..stop-1`` of this slice; row groups outside of them will not be read."""
         rows = RowRange(start, self.n_rows if stop is None else stop).shift(self.rows.start)
         if not self.edges:
-            return replace(self, rows=rows, n_rows=rows.n_rows)
+            return replace(self, rows=rows, n_rows=rows.n_rows, n_left_out=None)
         assert rows.stop is not None  # the metadata of Parquet files announces the number of rows
         first = bisect_right(self.edges, rows.start) - 1
         last = max(first, bisect_left(self.edges, rows.stop))
         groups, edges = self.groups[first:last], self.edges[first : last + 1]
-        return replace(self, rows=rows, n_rows=rows.n_rows, groups=groups, edges=edges)
+        return replace(self, rows=rows, n_rows=rows.n_rows, n_left_out=None, groups=groups, edges=edges)
 
     def slice_groups(self, first: int, last: int) -> FileSlice:
         """Return the rows of this slice in its row groups ``first..last-1``."""
         start = sum(self.group_rows[:first])
         return self.slice_rows(start, start + sum(self.group_rows[first:last]))
+
+    def with_row_count(self, name: str) -> FileSlice:
+        """Return the slice with a known number of rows; if it is unknown, read one column."""
+        if self.n_rows is not None:
+            return self
+        left_out: list[int] = []
+        n_rows = sum(batch.num_rows for batch in self.read_batches([name], left_out))
+        return replace(self, n_rows=n_rows, n_left_out=sum(left_out))
 
     def count_rows(self, name: str, most: int | None = None) -> int:
         """Return the number of rows; if it is unknown, read one column and stop counting at ``most``."""
@@ -266,10 +278,11 @@ class FileSlice:
                 break
         return n_rows
 
-    def read_batches(self, names: Sequence[str]) -> Iterator[pa.RecordBatch]:
+    def read_batches(self, names: Sequence[str], left_out: list[int] | None = None) -> Iterator[pa.RecordBatch]:
         """Yield these columns in file order, with no more than a few batches in memory.
 
-        Raises if the file has more or fewer rows than it announced.
+        The numbers of rows that the filter leaves out are appended to ``left_out``. Raises if the file has more or
+        fewer rows than it announced.
         """
         self.stamp.check(self.path, self.fragment.filesystem)
         needed = list(dict.fromkeys((*names, *(self.where.columns if self.where else ()))))
@@ -282,7 +295,7 @@ class FileSlice:
                 options = {"batch_size": batch_rows, "batch_readahead": 2, "fragment_readahead": 1}
                 batches = self._text_fragment().to_batches(schema=self.schema, columns=needed, **options)
             if self.where is not None:
-                batches = self.where.apply(batches, list(names))
+                batches = self.where.apply(batches, list(names), [] if left_out is None else left_out)
             for batch in _select_rows(batches, self.rows.shift(-self.edges[0] if self.edges else 0)):
                 n_read += batch.num_rows
                 if self.n_rows is not None and n_read > self.n_rows:

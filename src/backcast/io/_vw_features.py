@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast.errors import OptionError, SourceError
-from backcast.io._vw_events import VwEvent
+from backcast.io._vw_events import Feature, Features, VwEvent
 
 SHARED_BY_ACTION = "shared x action"  # the crossing of every shared feature with every feature of the action
 ANY, DEFAULT_NAMESPACE = ":", " "
@@ -54,12 +54,10 @@ class _FlatFeatures(NamedTuple):
 
 
 class FeatureHashing:
-    """Hash features into ``size`` columns, with crossings; remembers hashes and which crossings were used."""
+    """Hash features into ``size`` columns, with crossings; remembers the hashes of names."""
 
     def __init__(self, size: int, interactions: tuple[str, ...]) -> None:
         self.size, self.interactions = size, interactions
-        self.used: set[str] = set()
-        self.namespaces: set[str] = set()
         self._hashes: dict[str, int] = {}
 
     def transform(self, events: Sequence[VwEvent], n_actions: int, is_sparse: bool) -> Contexts:
@@ -77,7 +75,6 @@ class FeatureHashing:
                 blocks.append(block)
             else:
                 target[start * rows_per_event : stop * rows_per_event] = block.toarray()
-        self._check_interactions()
         if target is None:
             return scipy.sparse.csr_array(scipy.sparse.vstack(blocks))
         return target if events[0].actions is None else target.reshape(len(events), n_actions, self.size)
@@ -115,7 +112,7 @@ class FeatureHashing:
                     rows.append(index * rows_per_event + position)
                     hashes.append(self._hash(feature.name))
                     values.append(feature.value)
-                    letters.append(feature.namespace[:1] or DEFAULT_NAMESPACE)
+                    letters.append(_letter(feature))
                     shared.append(number < len(event.shared))
         return _FlatFeatures(
             np.array(rows, dtype=np.int64),
@@ -141,12 +138,9 @@ class FeatureHashing:
     def _entries(self, flat: _FlatFeatures) -> tuple[IntArray, IntArray, FloatArray]:
         """Return row, column and value of every feature and every crossed pair."""
         rows, hashes, values = [flat.rows], [flat.hashes], [flat.values]
-        self.namespaces.update(np.unique(flat.letters).tolist())
         for pair in self.interactions:
             left, right = _find_members(flat, pair)
             first, second = _pair_features(flat.rows, left, right)
-            if first.size:
-                self.used.add(pair)
             rows.append(flat.rows[first])
             hashes.append((flat.hashes[first] * CROSSING_PRIME) ^ flat.hashes[second])
             with np.errstate(over="ignore", invalid="ignore"):  # the log refuses contexts that are not finite
@@ -158,15 +152,34 @@ class FeatureHashing:
             np.where(signed < 0, -1.0, 1.0) * np.concatenate(values),
         )
 
-    def _check_interactions(self) -> None:
-        """Refuse a pair that names no features: it would be left out without a word."""
-        for pair in self.interactions:
-            if pair not in self.used and pair != SHARED_BY_ACTION:
-                known = ", ".join(sorted(map(repr, self.namespaces)))
-                raise OptionError(
-                    f"interactions: no decision has features in both namespaces of {pair!r}; the first letters of "
-                    f"namespaces are {known}"
-                )
+
+def list_letters(event: VwEvent) -> set[str]:
+    """Return the first letters of the namespaces of all features of a decision."""
+    return {_letter(feature) for feature in chain(event.shared, *(event.actions or ()))}
+
+
+def crosses(event: VwEvent, pair: str) -> bool:
+    """Return whether a crossing makes a feature of any action of the decision.
+
+    >>> user, item = Feature("user", "user^old", 1.0), Feature("item", "item^news", 1.0)
+    >>> event = VwEvent(1, 0, cost=0.0, probability=0.5, shared=[user], actions=[[item], []])
+    >>> [crosses(event, pair) for pair in ("ui", "ii", "ux", SHARED_BY_ACTION)]
+    [True, True, False, True]
+    """
+    listed: list[Features] = [[]] if event.actions is None else event.actions
+    for own in listed:
+        if pair == SHARED_BY_ACTION:
+            if event.shared and own:
+                return True
+            continue
+        letters = set(map(_letter, chain(event.shared, own)))
+        if all(letter in letters or (letter == ANY and letters) for letter in pair):
+            return True
+    return False
+
+
+def _letter(feature: Feature) -> str:
+    return feature.namespace[:1] or DEFAULT_NAMESPACE
 
 
 def _find_members(flat: _FlatFeatures, pair: str) -> tuple[BoolArray, BoolArray]:

@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 
+from backcast._arrays import FloatArray
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, concat_logs
 from backcast.provenance import LogSource
@@ -120,9 +121,16 @@ class LogStream(ABC):
     def bytes_in_memory(self) -> int:
         """Approximate memory that :meth:`read` takes."""
 
-    @abstractmethod
+    def rewards(self) -> Iterator[FloatArray]:
+        """Iterate over the rewards of consecutive events, in arrays of any length."""
+        return (part.columns.rewards for part in self.parts())
+
     def average_reward(self) -> float:
         """Return the mean reward."""
+        total, n = 0.0, 0
+        for rewards in self.rewards():
+            total, n = total + float(rewards.sum()), n + rewards.size
+        return total / n
 
     @abstractmethod
     def sample(self, n: int) -> Log:
@@ -217,10 +225,6 @@ class MemoryLogStream(LogStream):
     def bytes_in_memory(self) -> int:
         """Memory that :meth:`read` takes in addition: that of all columns."""
         return sum(log.bytes_in_memory for log in self.logs)
-
-    def average_reward(self) -> float:
-        """Return the mean reward."""
-        return float(np.concatenate([log.rewards for log in self.logs]).mean())
 
     def sample(self, n: int) -> Log:
         """Return ``n`` evenly spread events as a log; all of them if there are no more."""

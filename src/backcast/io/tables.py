@@ -16,9 +16,11 @@ from backcast.io._file_stream import FileLogStream, open_stream, rechunk
 from backcast.io._files import FilePath, find_files
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
 from backcast.io._slices import FileSlice, open_files, to_slices
+from backcast.io.limits import without_stream_remedy
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
 from backcast.provenance import log_source
+from backcast.reading_summary import not_selected
 
 
 def read_log(
@@ -112,7 +114,8 @@ def scan_log(
         raise OptionError("propensities can be estimated only from a log in memory; read it with read_log")
     options |= {"context": context, "action": action, "reward": reward, "propensity": propensity}
     options |= {"format": format, "delimiter": delimiter, "encoding": encoding}
-    return open_log_files(path, batch_rows=batch_rows, **options).in_time_order()
+    with without_stream_remedy():
+        return open_log_files(path, batch_rows=batch_rows, **options).in_time_order()
 
 
 def open_log_files(
@@ -160,8 +163,9 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     """
     schema, batches = _read_frame(frame)
     layout = resolve_columns(columns, schema)
+    left_out: list[int] = []
     if layout.where is not None:
-        batches = list(layout.where.apply(batches, list(layout.names)))
+        batches = list(layout.where.apply(batches, list(layout.names), left_out))
     batches = [batch.select(list(layout.names)) for batch in batches]
     n = sum(batch.num_rows for batch in batches)
     if n == 0:
@@ -173,6 +177,7 @@ def log_from_frame(frame: Any, columns: ColumnSpec) -> Log:
     if labels is None:
         labels = collect_labels((batch.column(columns.action) for batch in batches), layout.declared)
     log = build_log(batches, n, layout, labels)
+    log = replace_columns(log, reading=replace(log.reading, left_out=not_selected(sum(left_out))))
     return _add_propensities(log) if columns.propensity is None else log
 
 
