@@ -22,7 +22,7 @@ from backcast.cli.objects import POLICIES, build
 from backcast.cli.settings import read_run_file
 from backcast.errors import BackcastError, EvaluationError, LogError, OptionError, ResourceError, SourceError
 from backcast.io import limits
-from backcast.io.vw import looks_like_vw
+from backcast.io._vw_files import looks_like_vw
 from tests.security.attack import PARTS, read_or_refuse, run_isolated
 
 pytestmark = pytest.mark.xdist_group("hostile memory")
@@ -200,7 +200,7 @@ def test_text_that_unpacks_to_a_thousand_times_its_size(tmp_path: Path, monkeypa
     monkeypatch.setattr(limits, "total_memory", lambda: 2**23)
     monkeypatch.setattr(limits, "MOST_LINE", 10**6)
     assert "all of it needs more memory than there is" in message_of(tmp_path / "log.csv.gz", n_actions=2)
-    with pytest.raises(SourceError, match="too many for the memory"):
+    with pytest.raises(bc.ResourceError, match="too many for the memory; read it in parts with scan_vw"):
         bc.read_vw(tmp_path / "log.vw.gz")
     with pytest.raises(SourceError, match=r"longer than (1,000,000|838,860) characters"):
         bc.read_vw(tmp_path / "line.vw.gz")

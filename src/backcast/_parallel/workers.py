@@ -20,7 +20,7 @@ import numpy as np
 
 from backcast._parallel.shared_file import SharedFile, SharedFileRef, load_shared
 from backcast._parallel.time_limit import TimeLimit, limit_time
-from backcast.errors import PolicyError, WorkError
+from backcast.errors import ContractError, PolicyError, WorkError
 from backcast.log import Log, replace_columns
 
 KILL_AFTER = 20.0  # seconds beyond the time limit after which a worker that does not react is killed
@@ -374,7 +374,7 @@ def _run_job(parent: int, function: Function, reference: Any, job: Job, limit: T
     try:
         with one_thread, nullcontext() if limit is None else limit_time(limit, job.name, in_worker=in_worker):
             return function(*values, *job.arguments)
-    except PolicyError as error:
+    except (PolicyError, ContractError) as error:
         raise type(error)(f"{error} ({job.name})") from error.__cause__
 
 

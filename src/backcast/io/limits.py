@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Iterator
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import IO, Any
 
@@ -26,7 +26,8 @@ NO_BRACKETS = bytes(code for code in range(256) if code not in b"[]{}")
 BRACKET_STEPS = bytes.maketrans(b"[]{}", np.array([1, -1, 1, -1], dtype=np.int8).tobytes())
 PROC = Path("/proc")
 CGROUP = Path("/sys/fs/cgroup")
-IN_PARTS = "read it in parts with scan_log"  # the remedy in errors of read_log; the command line names its flag instead
+# remedies in errors of read_log and read_vw; the command line names its flag instead
+IN_PARTS, VW_IN_PARTS = "read it in parts with scan_log", "read it in parts with scan_vw"
 
 
 def total_memory() -> int:
@@ -109,13 +110,23 @@ scan_log, or fewer columns')
     return ResourceError(f"{n_rows:,} rows need {format_bytes(size)} of memory, more than there is; {remedy}")
 
 
-def check_size(n_rows: int, numbers_per_row: int) -> None:
+@contextmanager
+def without_stream_remedy() -> Iterator[None]:
+    """Name another remedy in errors of a stream, which is read in parts already."""
+    try:
+        yield
+    except ResourceError as problem:
+        text = str(problem).replace(IN_PARTS, "allow more memory").replace(VW_IN_PARTS, "allow more memory")
+        raise ResourceError(text) from None
+
+
+def check_size(n_rows: int, numbers_per_row: int, remedy: str = f"{IN_PARTS}, or fewer columns") -> None:
     """Refuse a table that does not fit in memory; a number takes eight bytes."""
     if n_rows < 0:
         raise SourceError(f"a file announces {n_rows:,} rows; it is damaged")
     size = 8 * n_rows * numbers_per_row
     if size > total_memory():
-        raise size_error(n_rows, size)
+        raise size_error(n_rows, size, remedy)
 
 
 def limit_memory(batches: Iterable[Any]) -> Iterator[Any]:
@@ -153,15 +164,15 @@ def check_positive_integer(name: str, value: Any, most: int) -> None:
         raise OptionError(f"{name} is {value!r}; it must be a whole number from 1 to {most:,}")
 
 
-def read_lines(stream: IO[str]) -> Iterator[str]:
-    """Yield the lines of a text, none longer than the limit, and together no more than memory holds once parsed."""
-    limit, n_characters = total_memory() // BYTES_PER_CHARACTER, 0
+def read_lines(stream: IO[str], *, limit: bool = True) -> Iterator[str]:
+    """Yield the lines of a text, none longer than allowed, and with ``limit`` no more than memory holds once parsed."""
+    most, n_characters = total_memory() // BYTES_PER_CHARACTER, 0
     while line := stream.readline(MOST_LINE + 1):
         n_characters += len(line)
         if len(line) > MOST_LINE:
             raise LogError(f"the line is longer than {MOST_LINE:,} characters")
-        if n_characters > limit:
-            raise LogError(f"the text is longer than {limit:,} characters, too many for the memory; read fewer files")
+        if limit and n_characters > most:
+            raise ResourceError(f"the text is longer than {most:,} characters, too many for the memory; {VW_IN_PARTS}")
         yield line
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 import numbers
 from collections.abc import Iterator
@@ -12,10 +11,13 @@ from typing import Any, NamedTuple, Protocol, TypeGuard
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import FloatArray, IntArray
-from backcast.errors import EvaluationError, OptionError
+from backcast._arrays import FloatArray
+from backcast._parallel.stop import STOPPABLE
+from backcast._parameters import Parametrized
+from backcast.errors import ContractError, EvaluationError, OptionError, convert_errors, is_built_in
 from backcast.log import Log
-from backcast.reward_models.regression import Joint, PerAction, RewardModel, assign_folds
+from backcast.reward_models._calls import check_predictions, describe_events, fit_copy, predict
+from backcast.reward_models.regression import Joint, PerAction, RewardModel, assign_folds, is_estimator
 
 
 class OutOfSamplePredictions(NamedTuple):
@@ -67,11 +69,13 @@ def as_out_of_sample(model: object = None, *, folds: int = 5, log: Any = None) -
     >>> as_out_of_sample(0.5)
     Given(predicted=0.5)
     """
+    if isinstance(model, type):
+        raise OptionError(f"reward_model is the class {model.__name__}; give an instance, such as {model.__name__}()")
     if _is_out_of_sample(model):
         return model
     if model is None:
         return CrossFit(PerAction() if log is None else default_model(log), folds)
-    if hasattr(model, "get_params"):
+    if is_estimator(model):
         return CrossFit(PerAction(model), folds)
     if isinstance(model, RewardModel):
         return CrossFit(model, folds)
@@ -94,7 +98,7 @@ def _is_out_of_sample(model: object) -> TypeGuard[OutOfSampleModel]:
 
 
 @dataclass(frozen=True)
-class CrossFit:
+class CrossFit(Parametrized):
     """Each event is predicted by a model fitted on the folds it is not in; all events are evaluated.
 
     Folds are drawn at random, so that models are also fitted on later events: right for exchangeable logs. If the
@@ -135,12 +139,12 @@ class CrossFit:
         predicted = np.empty((n, log.n_actions))
         for f in range(folds):
             held_out = fold == f
-            predicted[held_out] = _predict(fit_on_rows(self.model, log, np.flatnonzero(~held_out)), log[held_out])
+            predicted[held_out] = predict(fit_copy(self.model, log, np.flatnonzero(~held_out)), log[held_out])
         return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
-class Split:
+class Split(Parametrized):
     """The model is fitted on a random part of the log; only the other events are evaluated.
 
     Parameters
@@ -175,11 +179,11 @@ class Split:
         is_training = np.zeros(n, dtype=np.bool_)
         is_training[rng.permutation(n)[:count]] = True
         evaluated = log[~is_training]
-        return OutOfSamplePredictions(evaluated, _predict(_fit_copy(self.model, log[is_training]), evaluated))
+        return OutOfSamplePredictions(evaluated, predict(fit_copy(self.model, log[is_training]), evaluated))
 
 
 @dataclass(frozen=True)
-class Progressive:
+class Progressive(Parametrized):
     """Each event is predicted by a model fitted on earlier events only, so that the log's order may matter.
 
     The model is fitted on the first ``first`` events, and again whenever their number has grown by ``growth``. Before
@@ -219,12 +223,12 @@ class Progressive:
         """Return all events, each with the prediction of the latest model fitted before it."""
         predicted = np.full((len(log), log.n_actions), _prior(log))
         for start, end in growing_stages(len(log), self.first, self.growth):
-            predicted[start:end] = _predict(_fit_copy(self.model, log[:start]), log[start:end])
+            predicted[start:end] = predict(fit_copy(self.model, log[:start]), log[start:end])
         return OutOfSamplePredictions(log, predicted)
 
 
 @dataclass(frozen=True)
-class Fitted:
+class Fitted(Parametrized):
     """A model that was already fitted, on events that are not in this log; it is used for prediction only.
 
     Examples
@@ -237,9 +241,13 @@ class Fitted:
 
     model: RewardModel
 
+    def __sklearn_clone__(self) -> Fitted:
+        # by default the model would be cloned, and so not be fitted any more
+        return Fitted(self.model)
+
     def predictions(self, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
         """Return all events, with the model's predictions."""
-        return OutOfSamplePredictions(log, _predict(self.model, log))
+        return OutOfSamplePredictions(log, predict(self.model, log))
 
 
 @dataclass(frozen=True, eq=False)
@@ -267,7 +275,44 @@ class Given:
             given = np.full((len(log), log.n_actions), float(given))
         elif len(log) and log.columns.rows.max() < len(given):
             given = given[log.columns.rows]
-        return OutOfSamplePredictions(log, _validated(given, log, "the given predictions"))
+        return OutOfSamplePredictions(log, check_predictions(given, log, "the given predictions", OptionError))
+
+
+def number_predictions(model: Any, log: Any) -> Any:
+    """Return a table of predictions that is given by position with one row per row number, others unchanged.
+
+    Evaluators set events aside and cut logs into parts, whose events then still find their predictions.
+
+    >>> log = Log(None, actions=[0, 1, 0], rewards=[0, 1, 0], propensities=[0.5] * 3)
+    >>> number_predictions([[1.0, 2.0], [3.0, 4.0]], log[1:])[[1, 2]]
+    array([[1., 2.],
+           [3., 4.]])
+    """
+    if model is None or not isinstance(log, Log):
+        return model
+    out_of_sample, rows = as_out_of_sample(model, log=log), log.columns.rows
+    if not isinstance(out_of_sample, Given) or np.ndim(out_of_sample.predicted) != 2:
+        return model
+    given = np.asarray(out_of_sample.predicted, dtype=np.float64)
+    if len(given) != rows.size or rows.max() < len(given) or np.unique(rows).size < rows.size:
+        return model
+    numbered = np.full((int(rows.max()) + 1, given.shape[1]), np.nan)
+    numbered[rows] = given
+    return numbered
+
+
+def predict_out_of_sample(model: OutOfSampleModel, log: Log, rng: np.random.Generator) -> OutOfSamplePredictions:
+    """Return the predictions of a model; those of a user's class are checked, and what it raises becomes one error."""
+    if is_built_in(model):
+        return model.predictions(log, rng)
+    name = f"{type(model).__name__}.predictions"
+    remedy = "it must return the events to evaluate, and their predictions"
+    with STOPPABLE, convert_errors(model, "predictions", describe_events(log), remedy):
+        evaluated, predicted = model.predictions(log, rng)
+        predicted = np.asarray(predicted, dtype=np.float64)
+    if not isinstance(evaluated, Log):
+        raise ContractError(f"{name} returned a {type(evaluated).__name__} and no Log; {remedy}")
+    return OutOfSamplePredictions(evaluated, check_predictions(predicted, evaluated, name, ContractError))
 
 
 def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int]]:
@@ -286,36 +331,3 @@ def growing_stages(n: int, first: int, growth: float) -> Iterator[tuple[int, int
 def _prior(log: Log) -> float:
     """Return the prediction before the first fit; the range of the logged rewards would reveal later events."""
     return 0.0 if log.reward_range is None else (log.reward_range[0] + log.reward_range[1]) / 2
-
-
-def fit_on_rows(model: RewardModel, log: Log, rows: IntArray) -> RewardModel:
-    """Return a copy of the model, fitted on the events at these positions; without a copy of them if it can do that."""
-    model = copy.deepcopy(model)
-    fit_rows = getattr(model, "fit_rows", None)
-    fitted: RewardModel = model.fit(log[rows]) if fit_rows is None else fit_rows(log, rows)
-    return fitted
-
-
-def _fit_copy(model: RewardModel, log: Log) -> RewardModel:
-    return copy.deepcopy(model).fit(log)
-
-
-def _predict(model: RewardModel, log: Log) -> FloatArray:
-    return _validated(np.asarray(model.predict(log.contexts), dtype=np.float64), log, type(model).__name__)
-
-
-def _validated(predicted: FloatArray, log: Log, source: str) -> FloatArray:
-    expected = (len(log), log.n_actions)
-    if predicted.shape != expected:
-        raise OptionError(
-            f"{source}: predictions have shape {predicted.shape}; expected {expected}, a row for each event "
-            "and a column for each action"
-        )
-    if not np.isfinite(predicted).all():
-        row, action = (int(i) for i in np.argwhere(~np.isfinite(predicted))[0])
-        raise OptionError(
-            f"{source}: the prediction for row {row}, action {action} is {predicted[row, action]}; "
-            "predictions must be finite numbers"
-        )
-    # compiled code is specialised for contiguous and writable arrays
-    return np.require(predicted, np.float64, ["C", "W"])
