@@ -88,6 +88,12 @@ BAD_OPTIONS = [
     (lambda: bc.Fixed([1.5, -0.5]), "give K probabilities"),
     (lambda: bc.FromScores(3), r"FromScores\(3\): give a function"),
     (lambda: bc.FromClassifier(LinearRegression(), batch_size=0), "batch_size is 0"),
+    (lambda: bc.CADR(published=cast(Any, "yes")), "published is 'yes'; give True or False"),
+    (lambda: bc.plan(cast(Any, None), 0.1), "source is a NoneType; give a comparison on a pilot log"),
+    (lambda: bc.plan(bc.PlanAssumptions(0.5, 2), cast(Any, "x")), "difference is 'x'; it must be a finite number"),
+    (lambda: bc.plan(bc.PlanAssumptions(0.5, 2), 0.1, power=cast(Any, "high")), "power is 'high'"),
+    (lambda: bc.save_result(cast(Any, 3), "result.json"), "the result is a int; give an estimate, a dict of them"),
+    (lambda: bc.save_result(cast(Any, {"a": 3}), "result.json"), "the result is a dict; give an estimate"),
 ]
 
 
@@ -118,6 +124,8 @@ BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [
     ({"n_jobs": 0}, "n_jobs is 0; give a whole number, -1 for one job per core, or None"),
     ({"n_jobs": "2"}, "n_jobs is '2'"),
     ({"time_limit": "soon"}, "time_limit is 'soon'; it must be a finite number > 0"),
+    ({"progress": "yes"}, "progress is 'yes'; give True, False, or a function"),
+    ({"checkpoint": 3}, "checkpoint is 3; give the path of a folder"),
     ({"evaluator": "nonsense"}, "evaluator is 'nonsense'; give an evaluator such as DRns"),
     ({"evaluator": None}, "evaluator is None"),
     ({"evaluator": bc.DRns}, "give an evaluator such as DRns"),
@@ -135,6 +143,8 @@ BAD_REQUESTS: list[tuple[dict[str, Any], str]] = [
         r"largest_weight is 0\.5 but a weight of",
     ),
     ({"reward_model": "nonsense"}, "reward_model"),
+    ({"reward_model": bc.PerAction}, r"reward_model is the class PerAction; give an instance, such as PerAction\(\)"),
+    ({"reward_model": LinearRegression}, "reward_model is the class LinearRegression"),
     ({"reward_model": np.zeros((3, K))}, r"shape \(3, 3\); expected \(20, 3\)"),
     ({"reward_model": np.full((N, K), np.nan)}, "row 0, action 0 is nan"),
 ]
@@ -148,7 +158,7 @@ def test_requests_without_sense(options: dict[str, Any], words: str) -> None:
         bc.evaluate(three_action_log(), policy, evaluator, **options)
 
 
-@pytest.mark.parametrize(("options", "words"), BAD_REQUESTS[:19])
+@pytest.mark.parametrize(("options", "words"), BAD_REQUESTS[:21])
 def test_comparisons_refuse_the_same_options(options: dict[str, Any], words: str) -> None:
     with pytest.raises(bc.OptionError, match=words):
         bc.compare(three_action_log(), {"a": bc.Uniform(), "b": bc.Fixed([0.5, 0.25, 0.25])}, **options)
@@ -167,6 +177,22 @@ def test_a_frame_or_a_path_instead_of_a_log_gets_the_function_that_reads_it() ->
             bc.evaluate(cast(Any, frame), bc.Uniform())
     with pytest.raises(bc.OptionError, match=r"log is a str; read it first: read_log\(path, context="):
         bc.compare(cast(Any, "log.csv"), {"a": bc.Uniform(), "b": bc.UCB1()})
+
+
+@pytest.mark.parametrize(
+    ("call", "words"),
+    [
+        (lambda: cast(Any, bc.evaluate)(three_action_log()), "missing 1 required positional argument: 'policy'"),
+        (lambda: cast(Any, bc.compare)(three_action_log()), "missing 1 required positional argument: 'policies'"),
+        (lambda: cast(Any, bc.LinUCB)(alpa=1), "unexpected keyword argument 'alpa'"),
+        (lambda: cast(Any, bc.Log)(contexts=None), "missing 3 required positional arguments: 'actions', 'rewards'"),
+        (lambda: cast(Any, bc.evaluate)(three_action_log(), bc.Uniform(), horizn=3), "keyword argument 'horizn'"),
+    ],
+)
+def test_a_call_that_does_not_fit_the_signature_is_a_type_error_of_python(call: Any, words: str) -> None:
+    """Values are checked with errors of ours; names of arguments are checked by Python, which names them as well."""
+    with pytest.raises(TypeError, match=words):
+        call()
 
 
 def test_whole_numbers_of_numpy_are_whole_numbers() -> None:

@@ -286,6 +286,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ({"reward_range": (1, 0)}, "reward_range is (1, 0); it must be two finite numbers, low < high"),
     ({"reward_range": (0, INF)}, "reward_range is (0, inf); it must be two finite numbers"),
     ({"reward_range": 3}, "reward_range is 3; it must be two finite numbers"),
+    ({"reward_range": "01"}, "reward_range is '01'; it must be two finite numbers"),
     ({"reward_range": (0, 1, 2)}, "reward_range is (0, 1, 2); it must be two finite numbers"),
     ({"rewards": []}, "the log is empty; it needs at least one event"),
     (
@@ -294,6 +295,7 @@ ERRORS: list[tuple[dict[str, Any], str]] = [
     ),
     ({"contexts": [[0.0, 1.0], [0.0, 1.0], [INF, 1.0], [0.0, 1.0]]}, "row 2: context column 0 is inf"),
     ({"contexts": SPARSE_NAN}, "row 2: context column 1 is nan"),
+    ({"contexts": SPARSE_NAN, "feature_names": ["hour", "age"]}, "row 2: context column 'age' is nan"),
     ({"contexts": [0.0, 1.0, 2.0, 3.0]}, "contexts have shape (4,); expected (n, d), or (n, K, d)"),
     ({"contexts": [["a"], ["b"], ["c"], ["d"]]}, "contexts are not all numbers"),
     ({"contexts": np.zeros((3, 2))}, "contexts has 3 rows but rewards has 4"),
@@ -386,6 +388,9 @@ def test_values_whose_powers_overflow_are_refused_with_their_row(value: float) -
         Log([[0.0, 0.0, 0.0], [0.0, 1.0, value]], rewards=[1.0, 0.0], **columns)
     with pytest.raises(LogError, match="row 1: context column 2 is"):
         Log(scipy.sparse.csr_array([[0.0, 0.0, 0.0], [0.0, 1.0, value]]), rewards=[1.0, 0.0], **columns)
+    for contexts in ([[0.0, 0.0], [1.0, value]], scipy.sparse.csr_array([[0.0, 0.0], [1.0, value]])):
+        with pytest.raises(LogError, match="row 1: context column 'age' is"):
+            Log(contexts, rewards=[1.0, 0.0], feature_names=["hour", "age"], **columns)
     frame = {"x": [1.0, value], "a": [0, 1], "r": [0, 1]}
     with pytest.raises(LogError, match="row 1: context column 'x' is"):
         Log.from_frame(frame, context="x", action="a", reward="r", propensity=0.5)

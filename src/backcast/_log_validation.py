@@ -75,12 +75,15 @@ def _find_non_number(values: Any) -> tuple[int, object]:
     return 0, values
 
 
-def to_contexts(contexts: Any, n: int) -> Contexts:
-    """Return contexts as a float64 array or CSR matrix, all finite; None gives zero features."""
+def to_contexts(contexts: Any, n: int, names: Any = None) -> Contexts:
+    """Return contexts as a float64 array or CSR matrix, all finite; None gives zero features.
+
+    ``names`` are the names of the features as given, for messages.
+    """
     if contexts is None:
         return np.zeros((n, 0))
     if is_sparse(contexts):
-        return _to_sparse_contexts(contexts)
+        return _to_sparse_contexts(contexts, names)
     try:
         array = _to_float64(contexts, "contexts")
     except LogError:
@@ -99,11 +102,11 @@ def to_contexts(contexts: Any, n: int) -> Contexts:
         all_small = np.vdot(array, array) <= LARGEST**2 or (np.abs(array) <= LARGEST).all()
     if not all_small:
         row, *column = (int(i) for i in np.argwhere(~(np.abs(array) <= LARGEST))[0])
-        raise _infinite_context_error(row, column[-1], float(array[(row, *column)]))
+        raise _infinite_context_error(row, column[-1], float(array[(row, *column)]), names)
     return array
 
 
-def _to_sparse_contexts(contexts: Any) -> Contexts:
+def _to_sparse_contexts(contexts: Any, names: Any) -> Contexts:
     import scipy.sparse
 
     if contexts.dtype.kind == "c":
@@ -114,16 +117,17 @@ def _to_sparse_contexts(contexts: Any) -> Contexts:
     wrong = np.flatnonzero(~(np.abs(matrix.data) <= LARGEST))
     if wrong.size:
         row = int(np.searchsorted(matrix.indptr, wrong[0], side="right")) - 1
-        raise _infinite_context_error(row, int(matrix.indices[wrong[0]]), float(matrix.data[wrong[0]]))
+        raise _infinite_context_error(row, int(matrix.indices[wrong[0]]), float(matrix.data[wrong[0]]), names)
     return matrix  # type: ignore[no-any-return]
 
 
-def _infinite_context_error(row: int, column: int, value: float) -> RowError:
+def _infinite_context_error(row: int, column: int, value: float, names: Any) -> RowError:
+    # the names are checked after the contexts, whose width they must have
+    is_named = isinstance(names, Sequence) and column < len(names)
+    feature = f"context column {names[column]!r}" if is_named else f"context column {column}"
     if np.isfinite(value):
-        return RowError(row, f"context column {column} is {value:g}, more than {LARGEST:g}; scale the column")
-    return RowError(
-        row, f"context column {column} is {value}; contexts must be finite. Fill or drop missing values first"
-    )
+        return RowError(row, f"{feature} is {value:g}, more than {LARGEST:g}; scale the column")
+    return RowError(row, f"{feature} is {value}; contexts must be finite. Fill or drop missing values first")
 
 
 def to_availability_mask(available: Any) -> BoolArray | None:
@@ -341,7 +345,8 @@ def check_reward_range(reward_range: Any) -> tuple[float, float]:
         low, high = (float(bound) for bound in reward_range)
     except (TypeError, ValueError):
         low = high = float("nan")
-    if not -LARGEST <= low < high <= LARGEST:
+    # the characters of a text are no bounds
+    if isinstance(reward_range, str | bytes) or not -LARGEST <= low < high <= LARGEST:
         raise LogError(f"reward_range is {reward_range!r}; it must be two finite numbers, low < high")
     return low, high
 

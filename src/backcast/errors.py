@@ -8,7 +8,7 @@
     │   └── SourceError               a file cannot be opened, parsed or combined with the other files
     ├── OptionError               2   an option has an invalid value (also a ValueError)
     ├── PolicyError               8   a policy raised an exception or broke its contract
-    ├── ContractError             8   an evaluator, interval or reward model broke its contract
+    ├── ContractError             8   an evaluator, interval or reward model raised an exception or broke its contract
     ├── ResourceError             7   memory or disk space does not suffice
     ├── StopEvaluation            130 a progress function stops the run and accepts a partial result
     └── EvaluationError           6   the estimate cannot be computed from this log
@@ -18,13 +18,16 @@
         ├── NoOverlap                 the log has no event that the policy would choose
         └── WorkError             7   a worker died, a job took too long, or a finished job could not be saved
 
-Each message names the problem, the place, the value and the remedy. ``exit_code`` of a class is the exit code of a
+Each message names the problem, the place, the value and the remedy. A call that does not fit the signature of a
+function (an argument is missing, or its name does not exist) raises Python's TypeError, which names the argument.
+``exit_code`` of a class is the exit code of a
 command that ends with the error; a class without a number of its own has that of its parent.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from itertools import islice
 
 LONGEST_MESSAGE = 2_000  # characters: messages quote values, and a value may be as large as a file
@@ -71,7 +74,7 @@ class ResourceError(BackcastError):
 
 
 class ContractError(BackcastError):
-    """An evaluator, an interval or a reward model broke its contract."""
+    """An evaluator, an interval or a reward model raised an exception or broke its contract."""
 
     exit_code = 8
 
@@ -121,6 +124,48 @@ class WorkError(EvaluationError):
     """A worker died, a job took too long, or a finished job could not be saved."""
 
     exit_code = 7
+
+
+def is_lack_of_memory(problem: BaseException) -> bool:
+    """Return whether an exception of any kind means that memory, or address space, ran out.
+
+    >>> is_lack_of_memory(MemoryError()), is_lack_of_memory(RuntimeError("can't start new thread"))
+    (True, True)
+    """
+    # a thread without memory for its stack is a RuntimeError, a library without address space an ImportError
+    signs = ("can't start new thread", "failed to map segment", "Cannot allocate memory")
+    return isinstance(problem, MemoryError) or any(sign in str(problem) for sign in signs)
+
+
+def is_built_in(thing: object) -> bool:
+    """Return whether an object is an instance of a class of this package.
+
+    >>> is_built_in(LogError()), is_built_in(0.5)
+    (True, False)
+    """
+    return type(thing).__module__.startswith("backcast.")
+
+
+@contextmanager
+def convert_errors(source: object, method: str, place: str, remedy: str) -> Iterator[None]:
+    """Raise what a method of a user's object raises as :class:`ContractError`, with the original error as its cause.
+
+    Errors of backcast, and a lack of memory, pass unchanged.
+
+    >>> with convert_errors(0.5, "predict", "4 events", "give a model"):
+    ...     1 / 0
+    Traceback (most recent call last):
+    backcast.errors.ContractError: float.predict failed on 4 events: ZeroDivisionError: division by zero; give a model
+    """
+    try:
+        yield
+    except BackcastError:
+        raise
+    except Exception as problem:
+        if is_lack_of_memory(problem):
+            raise
+        name = f"{type(source).__name__}.{method}"
+        raise ContractError(f"{name} failed on {place}: {type(problem).__name__}: {problem}; {remedy}") from problem
 
 
 def printable(text: str, longest: int | None = None) -> str:

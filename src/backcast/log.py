@@ -137,7 +137,7 @@ class Log:
         n = reward_column.size
         if n == 0:
             raise LogError("the log is empty; it needs at least one event")
-        features = to_contexts(contexts, n)
+        features = to_contexts(contexts, n, feature_names)
         propensity = to_float_column(propensities, "propensity")
         mask = to_availability_mask(available)
         logging = to_probability_matrix(logging_probabilities)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import copy
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field, replace
@@ -15,13 +14,14 @@ from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError, OptionError
 from backcast.io.stream import LogStream
 from backcast.log import Log
+from backcast.reward_models._calls import fit_copy, predict
 from backcast.reward_models.cross_fitting import (
     CrossFit,
     Fitted,
     Given,
     OutOfSamplePredictions,
     as_out_of_sample,
-    fit_on_rows,
+    predict_out_of_sample,
 )
 from backcast.reward_models.regression import assign_folds
 
@@ -46,7 +46,7 @@ def out_of_sample_predictions(request: EvaluationRequest) -> OutOfSamplePredicti
             raise ValueError(f"stored predictions have the shape {np.shape(stored.value)}")  # the file was forged
         return OutOfSamplePredictions(log, stored.value)
     model = as_out_of_sample(model, log=log)
-    predictions = model.predictions(log, RandomStreams.from_seed(request.seed).folds)
+    predictions = predict_out_of_sample(model, log, RandomStreams.from_seed(request.seed).folds)
     # given predictions cost nothing; a model that sets events aside for training returns another log
     if checkpoint is not None and predictions.log is log and not isinstance(model, Given):
         checkpoint.put("predictions", predictions.predicted)
@@ -70,7 +70,7 @@ def with_stream_model(request: EvaluationRequest) -> tuple[EvaluationRequest, tu
             f"{type(model).__name__} needs the whole log in memory; with a stream use a reward model, which is fitted "
             f"on the first {HEAD_EVENTS:,} events, Fitted(model), or a number"
         )
-    fitted = Fitted(copy.deepcopy(model.model).fit(head))
+    fitted = Fitted(fit_copy(model.model, head))
     _check_refit(request, fitted.model, head[:PROBE_EVENTS])
     note = f"the first {len(head):,} events of the stream trained the reward model and were not evaluated"
     return replace(request, log=remainder, reward_model=fitted), (note,)
@@ -80,7 +80,7 @@ def _check_refit(request: EvaluationRequest, model: Any, probe: Log) -> None:
     """Raise if the model predicts something else than it did when the stored jobs were run."""
     if request.checkpoint is None:
         return
-    predictions = np.asarray(model.predict(probe.contexts))
+    predictions = predict(model, probe)
     stored = request.checkpoint.get("probe")
     if stored is None:
         request.checkpoint.put("probe", predictions)
@@ -124,11 +124,11 @@ class FittedStreamModel(StreamRewardModel):
 
     def predict_part(self, part: Log) -> Iterator[tuple[Log, FloatArray]]:
         """Yield the part with its predictions."""
-        yield part, np.asarray(self._model.predict(part.contexts))
+        yield part, predict(self._model, part)
 
     def probe(self, log: Log) -> dict[str, FloatArray]:
         """Return predictions that identify the model."""
-        return {type(self._model).__name__: np.asarray(self._model.predict(log.contexts))}
+        return {type(self._model).__name__: predict(self._model, log)}
 
 
 class GivenStreamModel(StreamRewardModel):
@@ -229,7 +229,7 @@ def predicted_parts(request: EvaluationRequest, *, uses_model: bool) -> Callable
     elif isinstance(model, CrossFit) and len(log) > 1:
         parts = list(_cross_fitted_parts(model, log, rng))
     else:
-        evaluated, predicted = model.predictions(log, rng)
+        evaluated, predicted = predict_out_of_sample(model, log, rng)
         parts = [PredictedPart(evaluated, predict=lambda block, positions: predicted[positions])]
     return lambda: iter((parts,))
 
@@ -238,7 +238,7 @@ def _cross_fitted_parts(cross_fit: CrossFit, log: Log, rng: np.random.Generator)
     """Yield the folds with the models of ``CrossFit.predictions``, without a table of events times actions."""
     fold = assign_folds(len(log), min(cross_fit.folds, len(log)), rng)
     for number in range(int(fold.max()) + 1):
-        model = fit_on_rows(cross_fit.model, log, np.flatnonzero(fold != number))
+        model = fit_copy(cross_fit.model, log, np.flatnonzero(fold != number))
         yield _part_of_model(model, log, np.flatnonzero(fold == number))
 
 
@@ -252,7 +252,4 @@ def _part_of_known_model(model: Fitted | Given, part: Log) -> PredictedPart:
 
 
 def _part_of_model(model: Any, part: Log, positions: IntArray | None = None) -> PredictedPart:
-    def predict(block: Log, positions: IntArray) -> FloatArray:
-        return Fitted(model).predictions(block, np.random.default_rng(0)).predicted
-
-    return PredictedPart(part, positions, predict, model)
+    return PredictedPart(part, positions, lambda block, positions: predict(model, block), model)

@@ -17,7 +17,7 @@ from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_c
 from backcast._kernels.contexts import mask_of
 from backcast._kernels.jit import compiled
 from backcast._parallel.stop import STOPPABLE
-from backcast.errors import BackcastError, PolicyError
+from backcast.errors import BackcastError, PolicyError, is_lack_of_memory
 from backcast.log import Log
 from backcast.policies.base import LogPolicy, NamesActions, StartsFresh, batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
@@ -140,7 +140,8 @@ def probability_of(policy: Any, log: Log) -> FloatArray:
     if not callable(method):
         return select_logged(probabilities_of(policy, log), log.columns.actions)
     options = {} if log.available is None else {"available": log.available}
-    probability = _as_column(policy, "probability_of", method(contexts_for(policy, log), log.actions, **options), log)
+    raw = _call(policy, "probability_of", log.columns.rows, contexts_for(policy, log), log.actions, **options)
+    probability = _as_column(policy, "probability_of", raw, log)
     invalid = ~((probability >= 0) & (probability <= 1 + TOLERANCE))
     if invalid.any():
         k = int(np.flatnonzero(invalid)[0])
@@ -153,7 +154,24 @@ def probability_of(policy: Any, log: Log) -> FloatArray:
 
 def expectation_of(policy: Any, log: Log, values: Callable[[IntArray], FloatArray]) -> FloatArray:
     """``sum_a pi(a|x_k) values(a)_k`` by the policy's method ``expectation``."""
-    return _as_column(policy, "expectation", policy.expectation(contexts_for(policy, log), values), log)
+    raw = _call(policy, "expectation", log.columns.rows, contexts_for(policy, log), values)
+    return _as_column(policy, "expectation", raw, log)
+
+
+def _call(policy: Any, method: str, rows: IntArray, *arguments: Any, **options: Any) -> Any:
+    """Return what a method of the policy returns for these rows of the log; what it raises becomes one error."""
+    try:
+        with STOPPABLE:
+            return getattr(policy, method)(*arguments, **options)
+    except BackcastError:
+        raise
+    except Exception as problem:
+        if is_lack_of_memory(problem):
+            raise
+        raise PolicyError(
+            f"{class_name_of(policy)}.{method} failed on rows {int(rows[0])}..{int(rows[-1])}: "
+            f"{type(problem).__name__}: {problem}"
+        ) from problem
 
 
 def _as_column(policy: Any, method: str, raw: Any, log: Log) -> FloatArray:
@@ -200,20 +218,11 @@ class BlockScorer:
     def __call__(self, start: int, end: int) -> FloatArray:
         """Return the probabilities of all actions at events ``start..end-1``, checked."""
         available = None if self._available is None else self._available[start:end]
-        try:
-            with STOPPABLE:
-                if self._reads_log:
-                    raw = self._policy.probabilities_of(self._log[start:end])
-                else:
-                    raw = self._policy.probabilities(self._contexts[start:end], available)
-        except BackcastError:
-            raise
-        except Exception as problem:
-            rows = self._log[start:end].rows
-            raise PolicyError(
-                f"{class_name_of(self._policy)}.probabilities failed on rows {int(rows[0])}..{int(rows[-1])}: "
-                f"{type(problem).__name__}: {problem}"
-            ) from problem
+        rows = self._log.columns.rows[start:end]
+        if self._reads_log:
+            raw = _call(self._policy, "probabilities_of", rows, self._log[start:end])
+        else:
+            raw = _call(self._policy, "probabilities", rows, self._contexts[start:end], available)
         return self._validated(raw, start, end)
 
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:

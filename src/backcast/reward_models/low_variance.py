@@ -9,6 +9,7 @@ from typing import NamedTuple, Self
 import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray
+from backcast._parameters import Parametrized
 from backcast.errors import OptionError
 from backcast.log import Log
 from backcast.reward_models._ridge_path import Examples, ridge_path, ridge_paths_without_folds
@@ -33,7 +34,7 @@ class Choice(NamedTuple):
 
 
 @dataclass
-class LowVariance:
+class LowVariance(Parametrized):
     """Ridge regressions, one per action, weighted and penalised so that doubly robust event values vary least.
 
     An event's value is ``R_k = sum_a pi(a|x_k) q(x_k, a) + pi(a_k|x_k)/p_k (r_k - q(x_k, a_k))``. Its mean does not

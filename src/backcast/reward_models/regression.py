@@ -9,6 +9,7 @@ from typing import Any, Literal, Protocol, Self, TypeAlias, runtime_checkable
 import numpy as np
 
 from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
+from backcast._parameters import Parametrized
 from backcast.errors import OptionError
 from backcast.log import Log, replace_columns
 
@@ -34,8 +35,17 @@ class RewardModel(Protocol):
         ...
 
 
+def is_estimator(model: object) -> bool:
+    """Return whether a model is an estimator of scikit-learn, not a reward model of this package.
+
+    >>> is_estimator(Constant())
+    False
+    """
+    return hasattr(model, "get_params") and not isinstance(model, Parametrized)
+
+
 @dataclass
-class Constant:
+class Constant(Parametrized):
     """The same prediction for every action: a given value, or the mean reward of the log.
 
     Even this removes most of the bias of stopping at a fixed number of accepted events.
@@ -71,7 +81,7 @@ class Constant:
 
 
 @dataclass
-class PerAction:
+class PerAction(Parametrized):
     """A scikit-learn estimator for each action, fitted on the events in which that action was taken.
 
     The prediction of a classifier is the expected reward ``sum_c c P(c | x)``. An action that was never taken gets the
@@ -125,9 +135,10 @@ class PerAction:
         self._bounds = events.reward_bounds
         predictors: list[Predictor] = [ConstantPrediction(float(events.rewards.mean()))] * events.n_actions
         for action, rows in rows_by_action(events):
-            features = action_features(contexts, action)[positions[rows]]
             row_weights = None if weights is None else weights[rows]
+            features = action_features(contexts, action)[positions[rows]]
             predictors[action] = fit_regression(self.estimator, features, events.rewards[rows], row_weights)
+            del features  # or it would be in memory together with those of the next action
         self._predictors = predictors
         return self
 
@@ -142,7 +153,7 @@ class PerAction:
 
 
 @dataclass
-class Joint:
+class Joint(Parametrized):
     """One scikit-learn estimator over the features of the action taken, shared by all actions.
 
     For logs with features of each action, shape ``(n, K, d)``, its input is the features of the action. Otherwise it is
