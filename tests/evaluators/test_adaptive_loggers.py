@@ -19,9 +19,10 @@ CONTEXT_FREE = Setting("UCB", 400, 2, 1).make_log(0)
 def reference(log: bc.Log, target: Any, predicted: Any, variance: Any, level: float = 0.95) -> tuple[float, ...]:
     """Value, error and interval of a stabilized doubly robust mean, event by event in plain NumPy.
 
-    ``variance(k, events)`` is the variance estimate of event k from (weight, residual, model value) of earlier events.
+    ``variance(k, events)`` is the variance estimate of event k from (weight, residual, model value, probability of the
+    logged action under the policy) of earlier events.
     """
-    events: list[tuple[float, float, float]] = []
+    events: list[tuple[float, float, float, float]] = []
     g, h = np.zeros(len(log)), np.zeros(len(log))
     for k in range(len(log)):
         a = log.actions[k]
@@ -29,7 +30,7 @@ def reference(log: bc.Log, target: Any, predicted: Any, variance: Any, level: fl
         v = variance(k, events)
         h[k] = v**-0.5 if v > 0 else 0.0
         g[k] = target @ predicted[k] + w * residual
-        events.append((w, residual, target @ predicted[k]))
+        events.append((w, residual, target @ predicted[k], target[a]))
     value = (h * g).sum() / h.sum()
     u = h * (g - value)
     error = np.sqrt((u**2).sum()) / h.sum()
@@ -42,12 +43,21 @@ def numbers(estimate: bc.Estimate) -> tuple[float, ...]:
     return estimate.value, estimate.std_error, estimate.interval.low, estimate.interval.high
 
 
-def cadr_variance(k: int, events: list[tuple[float, float, float]]) -> float:
+def recent_mean(values: Any) -> float:
+    """Mean of 1 and these values, in which each counts 15/16 of the next."""
+    mean = 1.0
+    for value in values:
+        mean += (value - mean) / 16
+    return mean
+
+
+def cadr_variance(k: int, events: list[tuple[float, float, float, float]]) -> float:
     if not events:
         return 0.0
-    w, e, b = np.array(events).T
-    second_moment = ((w**2).sum() + 1) / (w.sum() + 1)
-    return float(((w * (w * e**2)).sum() + second_moment * (e**2).mean()) / (w.sum() + 1) + b.var())
+    w, e, b, pi = np.array(events).T
+    p = pi / w
+    mean_ratio = recent_mean(pi**2 / p + (1 - pi) ** 2 / (1 - p))
+    return float(mean_ratio * ((w * e**2).sum() + (e**2).mean()) / (w.sum() + 1) + b.var())
 
 
 @pytest.mark.parametrize("log", [CONTEXTUAL, CONTEXT_FREE], ids=["contexts", "no contexts"])
@@ -58,11 +68,60 @@ def test_both_agree_with_the_formulas_in_plain_numpy(log: bc.Log) -> None:
     v = (target**2 / log.logging_probabilities).sum(axis=1)
 
     def stable_variance(k: int, events: Any) -> float:
-        return float(v[k]) if log.n_features == 0 else float((1 + v[:k].sum()) / (k + 1))
+        return float(v[k]) if log.n_features == 0 else recent_mean(v[:k])
 
     for evaluator, variance in ((bc.StableVar(), stable_variance), (bc.CADR(), cadr_variance)):
         expected = reference(log, target, predicted, variance)
         assert numbers(bc.evaluate(log, bc.Fixed(target), evaluator)) == pytest.approx(expected, abs=1e-10)
+
+
+@pytest.mark.parametrize("reward_model", [None, 0.5])
+def test_published_weights_agree_with_the_formula_of_the_paper(reward_model: Any) -> None:
+    """Bibaut et al. (2021), section 3: the variance under the present logger, from all earlier events."""
+    log = Setting("epsilon-greedy", 300, 3, 1).make_log(1)
+    g, a, r = np.asarray(log.logging_probabilities), log.actions, log.rewards
+    target = np.array([0.2, 0.7, 0.1])
+    predicted = np.full((300, 3), 0.5)
+    if reward_model is None:
+        predicted = bc.Progressive(bc.PerAction()).predictions(log, np.random.default_rng(0)).predicted
+
+    def variance(k: int, events: Any) -> float:
+        if k == 0:
+            return 0.0
+        s = np.arange(k)
+        d = target[a[s]] / g[k, a[s]] * (r[s] - predicted[k, a[s]]) + target @ predicted[k]
+        importance = g[k, a[s]] / g[s, a[s]]
+        return float((importance * d**2).mean() - (importance * d).mean() ** 2)
+
+    evaluator = bc.CADR(published=True)
+    expected = reference(log, target, predicted, variance)
+    result = bc.evaluate(log, bc.Fixed(target), evaluator, reward_model=reward_model)
+    assert numbers(result) == pytest.approx(expected, abs=1e-10)
+    # the state of the estimate passes from part to part of a stream
+    in_parts = bc.evaluate([log[:120], log[120:]], bc.Fixed(target), evaluator, reward_model=0.5)
+    whole = bc.evaluate(log, bc.Fixed(target), evaluator, reward_model=0.5)
+    assert numbers(in_parts) == pytest.approx(numbers(whole), abs=1e-10)
+
+
+def test_what_the_published_weights_need() -> None:
+    with pytest.raises(bc.EvaluationError, match=r"which a log does not record; use CADR\(\)"):
+        bc.evaluate(CONTEXTUAL, bc.Uniform(), bc.CADR(published=True))
+    with pytest.raises(bc.EvaluationError, match=r"CADR\(published=True\) needs the logger's probabilities of all"):
+        bc.evaluate(bc.Log(None, [0, 1], [1, 0], [0.5, 0.5]), bc.Uniform(), bc.CADR(published=True))
+
+
+def test_weights_follow_a_logger_that_jumps() -> None:
+    """The variance of an event is 50 times larger while the logger prefers the other action, 200 events at a time."""
+    rng = np.random.default_rng(0)
+    p = np.where(np.arange(2_000) // 200 % 2, 0.98, 0.02)
+    actions = (rng.random(2_000) < p).astype(int)
+    rewards = (rng.random(2_000) < 0.5).astype(float)
+    log = bc.Log(None, actions, rewards, np.where(actions, p, 1 - p), reward_range=(0, 1))
+    estimate = bc.evaluate(log, bc.Fixed([0, 1]), bc.CADR(), reward_model=0.5)
+    # with known variances the error is sqrt(n) / sum(1/sigma), 0.020; nearly equal weights, as from a mean over all
+    # earlier events, give 0.057
+    known = np.sqrt(2_000) / (np.sqrt(p) / 0.5).sum()
+    assert estimate.std_error < 1.5 * known
 
 
 def test_equal_probabilities_of_a_fixed_logger_give_the_plain_mean() -> None:
@@ -132,7 +191,7 @@ def test_predictions_come_from_earlier_events_only() -> None:
     assert second.influences is not None
     # influences are h (G - V) / mean h: where G is the same, they differ by h / mean h times the change of V
     v = (1 / 9 / np.asarray(CONTEXTUAL.logging_probabilities)).sum(axis=1)
-    h = ((1 + np.append(0.0, np.cumsum(v[:-1]))) / np.arange(1, len(v) + 1)) ** -0.5
+    h = np.array([recent_mean(v[:k]) for k in range(len(v))]) ** -0.5
     expected = (h / h.mean() * (second.value - first.value))[:-1]
     assert (first.influences - second.influences)[:-1] == pytest.approx(expected, abs=1e-10)
 
@@ -155,6 +214,10 @@ def test_rewards_without_variance_give_equal_weights() -> None:
     log = bc.Log(None, [0, 1] * 10, np.zeros(20), [0.5] * 20)
     estimate = bc.evaluate(log, bc.Fixed([0.5, 0.5]), bc.CADR())
     assert numbers(estimate) == (0.0, 0.0, 0.0, 0.0)
+    # with a known range, an event that the log missed may have earned 1
+    declared = bc.Log(None, [0, 1] * 10, np.zeros(20), [0.5] * 20, reward_range=(0, 1))
+    interval = bc.evaluate(declared, bc.Fixed([0.5, 0.5]), bc.CADR(), reward_model=0.0).interval
+    assert (interval.low, interval.high) == pytest.approx((0.0, 1 / 21 + stats.t.ppf(0.975, 19) / 21))
 
 
 def test_a_stream_gives_the_estimate_of_the_log_in_memory() -> None:

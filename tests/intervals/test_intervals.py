@@ -288,7 +288,7 @@ def test_standard_errors_by_the_delta_method_are_jackknife_errors(seed: int) -> 
     rng = np.random.default_rng(seed)
     n = 400
     base, w, e = rng.random(n), rng.exponential(size=n), rng.normal(size=n)
-    columns = EventColumns(base, w, w * e, w, e, w)
+    columns = EventColumns(base, w, w * e, w, e, w, e)
     for form in (Mean(), SelfNormalizedMean(), ControlVariateMean(0.3)):
         totals = np.array([base.sum(), w.sum(), (w * e).sum()])
         left = [form.value(*(totals - [base[k], w[k], w[k] * e[k]]) / (n - 1)) for k in range(n)]
@@ -392,7 +392,7 @@ def test_hedging_on_the_weights_pays_where_rewards_are_high() -> None:
 
 
 def test_samples_without_events_serve_intervals_from_sums() -> None:
-    sample = replace(WeightedSample.of(EventColumns(*np.ones((6, 10)))), columns=lambda: iter(()))
+    sample = replace(WeightedSample.of(EventColumns(*np.ones((7, 10)))), columns=lambda: iter(()))
     assert Normal().interval(sample, 0.95).low == sample.value == 2.0
 
 
@@ -406,7 +406,7 @@ def test_uniform_logging_of_the_uniform_policy_has_weights_of_one() -> None:
 def weighted_sample(weights: Any, rewards: Any, *, bound: float, model: float = 0.0) -> WeightedSample:
     """The sample of IPS, or of DR with a constant model, for rewards in [0, 1] and a known bound on the weights."""
     w, r = np.asarray(weights, dtype=np.float64), np.asarray(rewards, dtype=np.float64) - model
-    columns = EventColumns(np.full(w.size, model), w, w * r, w, r, np.full(w.size, bound))
+    columns = EventColumns(np.full(w.size, model), w, w * r, w, r, np.full(w.size, bound), r)
     residuals = (0.0, 1.0) if model == 0.0 else (-1.0, 1.0)
     sample = WeightedSample.of(columns)
     return replace(sample, reward_range=(0.0, 1.0), base_range=(0, 1), residual_range=residuals, bound_known=True)

@@ -13,10 +13,11 @@ from backcast._kernels.jit import compiled
 from backcast.diagnostics import effective_sample_size
 from backcast.estimate import Interval
 
-BASE, WEIGHT, TERM, RATIO, RESIDUAL, BOUND = range(6)
-N_COLUMNS = 6
+BASE, WEIGHT, TERM, RATIO, RESIDUAL, BOUND, REWARD = range(7)
+N_COLUMNS = 7
 AGGREGATED = [BASE, WEIGHT, TERM]  # the columns whose means an aggregate reads
 FIXED_VALUE = "V(pi): what the policy earns per round"
+TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
 
 
 class EventColumns(NamedTuple):
@@ -37,6 +38,8 @@ class EventColumns(NamedTuple):
     bound
         The largest ratio possible at this event: ``max_a pi(a|x_k)/mu(a|x_k)`` if the log records all of mu, else
         ``1 / p_k``.
+    reward
+        The logged reward, to which lifts are relative.
     """
 
     base: FloatArray
@@ -45,11 +48,12 @@ class EventColumns(NamedTuple):
     ratio: FloatArray
     residual: FloatArray
     bound: FloatArray
+    reward: FloatArray
 
 
 @dataclass(frozen=True, eq=False)
 class Moments:
-    """Number of events, and the mean, scatter and extremes of their six columns.
+    """Number of events, and the mean, scatter and extremes of their columns.
 
     ``scatter`` is ``sum_k (x_k - mean)(x_k - mean)'``. Adding two gives the moments of all their events together
     (Chan, Golub and LeVeque 1979), so shards can be summarised separately.
@@ -58,7 +62,7 @@ class Moments:
     --------
     >>> def block(*rewards):
     ...     r, ones = np.array(rewards), np.ones(len(rewards))
-    ...     return Moments.of(EventColumns(0 * ones, ones, r, ones, r, ones))
+    ...     return Moments.of(EventColumns(0 * ones, ones, r, ones, r, ones, r))
     >>> both = block(1.0, 2.0) + block(6.0)
     >>> both.n, float(both.mean[TERM]), float(both.scatter[TERM, TERM])
     (3, 3.0, 14.0)
@@ -221,7 +225,7 @@ def std_error(aggregate: Aggregate, moments: Moments) -> float:
     """Standard error of the estimate by the delta method (nan for a single event).
 
     >>> ones, values = np.ones(2), np.array([0.0, 1.0])
-    >>> std_error(Mean(), Moments.of(EventColumns(0 * ones, ones, values, ones, values, ones)))
+    >>> std_error(Mean(), Moments.of(EventColumns(0 * ones, ones, values, ones, values, ones, values)))
     0.5
 
     By hand: the variance of 0 and 1 is 1/2, of their mean 1/4.
@@ -229,6 +233,20 @@ def std_error(aggregate: Aggregate, moments: Moments) -> float:
     slope: FloatArray = np.array(aggregate.slope(*moments.mean[AGGREGATED].tolist()))
     variance = slope @ moments.covariance[np.ix_(AGGREGATED, AGGREGATED)] @ slope
     return float(np.sqrt(np.maximum(variance, 0.0) / moments.n))
+
+
+def lift_variance(aggregate: Aggregate, moments: Moments) -> float:
+    """Variance of the estimate minus the mean of the logged rewards, event by event (delta method).
+
+    >>> ones, rewards = np.ones(2), np.array([0.0, 1.0])
+    >>> lift_variance(Mean(), Moments.of(EventColumns(0 * ones, ones, rewards, ones, rewards, ones, rewards)))
+    0.0
+
+    By hand: every weight is 1, so each event has its own reward as its value.
+    """
+    slope = np.array([*aggregate.slope(*moments.mean[AGGREGATED].tolist()), -1.0])
+    columns = [*AGGREGATED, REWARD]
+    return max(float(slope @ moments.covariance[np.ix_(columns, columns)] @ slope), 0.0) / moments.n
 
 
 @dataclass(frozen=True)
@@ -323,4 +341,4 @@ def sample_from_values(*values: float) -> WeightedSample:
     """
     value = np.array(values, dtype=np.float64)
     ones = np.ones_like(value)
-    return WeightedSample.of(EventColumns(0 * ones, ones, value, ones, value, ones))
+    return WeightedSample.of(EventColumns(0 * ones, ones, value, ones, value, ones, value))

@@ -153,7 +153,10 @@ class CressieRead(WeightBound):
     >>> from backcast.intervals._sample import sample_from_values
     >>> sample = replace(sample_from_values(*[0.0, 1.0] * 50), reward_range=(0, 1), residual_range=(0, 1))
     >>> print(CressieRead().interval(sample, level=0.95))
-    [0.4018, 0.5982] (95 % Cressie-Read)
+    [0.3963, 0.6037] (95 % Cressie-Read)
+
+    By hand, the upper end: the imagined event has weight 1 and reward 1, so that the mean is 51/101 = 0.505 and the
+    variance 0.25; with the quantile 3.94 of F(1, 100), the root of 0.25 * 3.94 / 101 is 0.0987.
     """
 
     def interval(self, sample: WeightedSample, level: float) -> Interval:
@@ -162,6 +165,9 @@ class CressieRead(WeightBound):
         require_weighted_rewards(sample, "Cressie-Read")
         sums = WeightSums.of(sample.moments)
         max_weight = find_ratio_bound(sample, self.largest_weight)
+        if weights_are_one(sums):
+            # no reweighting under which weights average 1 has room for an imagined event of another weight
+            max_weight = 1.0
         budget = divergence_budget(sums, max_weight, level)
         least = least_value_with_imagined_event(sums, low, max_weight, budget)
         # the largest value is minus the least value of the negated rewards
@@ -238,6 +244,16 @@ def divergence_budget(sums: WeightSums, max_weight: float, level: float) -> floa
     if math.isinf(weight):
         return quantile + (sums.n + 1) / sums.n
     return quantile + weight_discrepancy(sums.with_event(weight, 0.0))
+
+
+def weights_are_one(sums: WeightSums) -> bool:
+    """Return whether all weights are 1 up to rounding, as of the logger's own policy.
+
+    >>> weights_are_one(WeightSums(2, 2, 2, 1, 1, 1)), weights_are_one(WeightSums(2, 2, 4, 2, 4, 4))
+    (True, False)
+    """
+    mean = sums.w / sums.n
+    return abs(mean - 1) <= EQUAL_WEIGHTS and sums.ww / sums.n - mean * mean <= TINY
 
 
 def weight_discrepancy(sums: WeightSums) -> float:
