@@ -2,29 +2,32 @@
 
 Every log has K actions and no contexts. The logger takes all actions but the first with the smallest probability p; the
 last action earns twice as much as the first, the others lie between. ``compare`` is asked, with its defaults, whether
-"always the last action" is better than "always the first".
+"always the last action" is better than "always the first". The logs are declared exchangeable: a test for drift, which
+has one false alarm in 100,000 logs, would take half of the time.
 
 - false decisions: the verdict says that a policy is better which is not
 - coverage: of the interval of the difference, over the logs that have one
 - not trustworthy: verdicts without a decision because of poor diagnostics; refused: no event of the last action
 
-Run: ``python -m bench.accuracy.decisions [--logs 100]``; the results are in bench/results/decisions.md.
+Run: ``python -m bench.accuracy.decisions [--logs 100] [--jobs 2]``; the results are in bench/results/decisions.md.
+Cells that are finished are stored, so that a stopped run continues.
 """
 
 from __future__ import annotations
 
-import argparse
-import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
 import backcast as bc
+from bench.accuracy.settings import CHECKPOINTS, make_parser
 from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
-from bench.common.output import RESULTS, print_status, write_json, write_page
+from bench.common.output import write_json, write_page
+from bench.common.trials import TrialRunner
 
 ACTIONS = (2, 4, 10, 50)
 SMALLEST = (0.3, 0.05, 0.01, 0.002)
@@ -102,9 +105,7 @@ def measure(k: int, smallest: float, world: World, logs: int) -> Cell:
     for number in range(logs):
         rng = np.random.default_rng([number, k, world.n_events, round(1e6 * smallest), REWARDS.index(world.rewards)])
         try:
-            with warnings.catch_warnings():
-                warnings.simplefilter("ignore", bc.DriftWarning)
-                comparison = bc.compare(world.log(rng), policies)
+            comparison = bc.compare(world.log(rng), policies, baseline=None, exchangeable=True)
         except bc.NoOverlap:
             counts["refused"] += 1
             continue
@@ -115,6 +116,12 @@ def measure(k: int, smallest: float, world: World, logs: int) -> Cell:
             counts[verdict.decision.replace(" ", "_")] += 1
         counts["covered"] += interval.low <= truth <= interval.high
     return Cell(k, smallest, world.n_events, world.rewards, logs, **counts)
+
+
+def measure_world(table: str, logs: int, number: int) -> Cell:
+    """Measure one of the worlds of a table; half as many logs are made of the longest ones."""
+    k, smallest, world = worlds_by_table()[table][number]
+    return measure(k, smallest, world, logs // 2 if world.n_events == max(EVENTS) else logs)
 
 
 def share(count: int, total: int) -> str:
@@ -176,7 +183,7 @@ def worlds_by_table() -> dict[str, list[tuple[int, float, World]]]:
     return {"rare": [(4, 0.005, world) for world in rare], "equal": list(equal_worlds()), "grid": list(grid())}
 
 
-def write_results(tables: dict[str, list[Cell]], source: dict[str, Any]) -> str:
+def write_results(tables: dict[str, list[Cell]], source: dict[str, Any], folder: Path) -> str:
     """Write the page and the JSON file, and return the page."""
     cells = [*tables["rare"], *tables["grid"]]
     worst = max(cells, key=lambda cell: cell.wrong / max(cell.answers, 1))
@@ -184,7 +191,8 @@ def write_results(tables: dict[str, list[Cell]], source: dict[str, Any]) -> str:
     wrong, right = sum(cell.wrong for cell in cells), sum(cell.right for cell in cells)
     left_out = [f"K = {k}, p = {p:g}" for k in ACTIONS for p in SMALLEST if p * (k - 1) >= 0.95]
     summary = (
-        f"{tables['grid'][0].logs} logs per cell of the grid, {tables['rare'][0].logs} in the other tables. Of "
+        f"{tables['grid'][0].logs} logs per cell of the grid ({tables['grid'][-1].logs} of {max(EVENTS):,} events), "
+        f"{tables['rare'][0].logs} in the other tables. Of "
         f"{right + wrong:,} decisions {wrong} were false. The worst cell has {share(worst.wrong, worst.answers)} % "
         f"false decisions (limit: {100 * LIMIT:g} %); the lowest coverage of the difference, in cells with at least "
         f"half of the logs compared, is {share(lowest.covered, lowest.answers)} %."
@@ -203,23 +211,21 @@ def write_results(tables: dict[str, list[Cell]], source: dict[str, Any]) -> str:
         EQUAL,
         markdown_table(HEAD, rows(tables["equal"]), text_columns=2),
     ]
-    write_json(RESULTS / "decisions.json", {"provenance": source, "cells": tables})
-    return write_page(RESULTS / "decisions.md", blocks)
+    write_json(folder / "decisions.json", {"provenance": source, "cells": tables})
+    return write_page(folder / "decisions.md", blocks)
 
 
 def main() -> None:
     """Measure every cell and write the page."""
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=100, help="logs per cell of the grid; twice as many elsewhere")
-    options = parser.parse_args()
+    options = make_parser(__doc__, logs=100).parse_args()
     source = provenance(f"python -m bench.accuracy.decisions --logs {options.logs}")
+    runner = TrialRunner(CHECKPOINTS, jobs=options.jobs)
     tables: dict[str, list[Cell]] = {}
     for name, worlds in worlds_by_table().items():
-        tables[name] = []
-        for world in worlds:
-            tables[name].append(measure(*world, options.logs if name == "grid" else 2 * options.logs))
-            print_status(f"{name}, {len(tables[name])} of {len(worlds)}: {tables[name][-1]}")
-    print(write_results(tables, source))
+        logs = options.logs if name == "grid" else 2 * options.logs
+        facts = {"logs": logs, "commit": source["commit"]}
+        tables[name] = runner.run(f"decisions-{name}", measure_world, (name, logs), len(worlds), facts, (Cell,))
+    print(write_results(tables, source, options.output))
 
 
 if __name__ == "__main__":

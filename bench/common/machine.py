@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 ROOT = Path(__file__).parents[2]
+RESULT_FOLDERS = (":!bench/results", ":!docs/reproduction")
 PACKAGES = (
     *("backcast", "numpy", "numba", "scipy", "scikit-learn", "pyarrow"),
     *("coba", "vowpalwabbit", "contextualbandits", "river", "atheris"),
@@ -43,12 +44,19 @@ def describe_provenance(record: dict[str, Any]) -> str:
 
 
 def read_commit() -> str:
-    """Return the commit of the checkout, with "-dirty" if tracked files differ from it; "unknown" without git."""
-    command = ["git", "describe", "--always", "--abbrev=12", "--exclude=*", "--dirty"]
+    """Return the commit of the checkout, with "-dirty" if tracked files other than results differ from it.
+
+    "unknown" without git. A benchmark that writes several pages changes results itself.
+    """
+    changed = ["git", "status", "--porcelain", "--untracked-files=no", "--", ".", *RESULT_FOLDERS]
     try:
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+        commit, changes = (
+            subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+            for command in (["git", "rev-parse", "--short=12", "HEAD"], changed)
+        )
     except (OSError, subprocess.CalledProcessError):
         return "unknown"
+    return f"{commit}-dirty" if changes else commit
 
 
 def describe_machine() -> str:

@@ -19,6 +19,7 @@ from bench.reproduction import classification, real_data, tables
 from bench.reproduction.__main__ import main
 from bench.reproduction.datasets import Campaign, load_world
 from bench.reproduction.protocol import (
+    DEFAULT,
     EPSILON,
     OURS,
     PAPER,
@@ -81,7 +82,7 @@ def test_charts_may_have_another_folder(options: Options) -> None:
 
 def test_both_tasks_score_every_evaluator(options: Options) -> None:
     static = classification.run_table1(options)["scores"]
-    assert [score.evaluator for score in static] == [*PAPER, OURS[0]]
+    assert [score.evaluator for score in static] == [*PAPER, OURS[0], DEFAULT]
     adaptive = classification.run_table2(options)["scores"]
     assert {score.evaluator for score in adaptive["ground"]} == {*PAPER, *OURS[1:]}
     assert all(np.isfinite(score.rmse) for score in static)
