@@ -21,9 +21,17 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
-from backcast.estimate import POLICY_VALUE, Estimate, Interval, LogComputation, average_curves, block_edges, mean_curve
+from backcast.estimate import (
+    POLICY_VALUE,
+    Estimate,
+    Interval,
+    LogComputation,
+    Precision,
+    average_curves,
+    block_edges,
+    mean_curve,
+)
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicate_statistics import Precision
 from backcast.evaluators._replicates import OnePass, PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import Segments, student_interval
@@ -31,7 +39,7 @@ from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import Policy
 from backcast.policies.compiled import CompiledPolicy
-from backcast.reward_models.cross_fitting import as_out_of_sample
+from backcast.reward_models.cross_fitting import as_out_of_sample, predict_out_of_sample
 
 FEWEST_PARTS = 10  # fewer do not show how much parts differ
 MOST_PARTS = 10**7  # a list of more would fill the memory
@@ -43,12 +51,16 @@ HORIZONS_NOTE = (
 
 
 class PartResult(NamedTuple):
-    """One policy on one part of a stream: the value of each pass, mean curve and certificate, fewest rounds."""
+    """One policy on one part of a stream: the value of each pass, mean curve and certificate, fewest rounds.
+
+    ``reward`` is the mean of the logged rewards of the part.
+    """
 
     values: FloatArray
     curve: FloatArray
     certificate: float
     rounds: int
+    reward: float
 
 
 @dataclass(frozen=True)
@@ -76,7 +88,14 @@ class PartResults:
 
     def difference_precision(self, a: int, b: int) -> Precision:
         """Return the precision of the difference of two values."""
-        return Precision(*split_variance([row[a].values - row[b].values for row in self.parts]), len(self.parts) - 1)
+        return self._precision([row[a].values - row[b].values for row in self.parts])
+
+    def lift_precision(self, policy: int) -> Precision:
+        """Return the precision of one policy's value minus the mean of the logged rewards, part by part."""
+        return self._precision([row[policy].values - row[policy].reward for row in self.parts])
+
+    def _precision(self, passes: Sequence[FloatArray]) -> Precision:
+        return Precision(*split_variance(passes), len(passes) - 1, f"paired {self.method}")
 
     def to_estimate(self, policy: int, request: EvaluationRequest, evaluator: str) -> Estimate:
         """Return the estimate of one policy."""
@@ -106,6 +125,7 @@ class PartResults:
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "parts": len(results)},
             group_values=values,
+            _lift_precision=self.lift_precision(policy) if request.pairs_with_log else None,
         )
 
 
@@ -235,19 +255,22 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     log = jobs.stream.slice(start, stop).read()
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
-    inputs = PassInputs(*model.predictions(log, rng), jobs.horizon)
+    inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
-    return [_summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds]) for policy in jobs.policies]
+    reward = float(log.columns.rewards.mean())
+    return [
+        _summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds], reward) for policy in jobs.policies
+    ]
 
 
-def _summarize(passes: list[PassResult]) -> PartResult:
+def _summarize(passes: list[PassResult], reward: float) -> PartResult:
     rounds = min(result.rounds for result in passes)
     values = np.array([result.value for result in passes])
     if np.isnan(values).any():
-        return PartResult(values, np.zeros(0), math.inf, rounds)
+        return PartResult(values, np.zeros(0), math.inf, rounds, reward)
     curve = np.mean([result.curve for result in passes], axis=0)
-    return PartResult(values, curve, float(np.mean([result.certificate for result in passes])), rounds)
+    return PartResult(values, curve, float(np.mean([result.certificate for result in passes])), rounds, reward)
 
 
 def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments: Segments) -> Estimate:
@@ -263,7 +286,7 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
     edges = np.linspace(0, n_events, segments.count + 1).astype(np.int64)
     if (np.diff(edges) < 1).any():
         raise EvaluationError(f"{n_events} events cannot be cut into {segments.count} segments; use fewer")
-    segment_request = replace(request, log=log, interval=None, execution=Execution())
+    segment_request = replace(request, log=log, interval=None, pairs_with_log=False, execution=Execution())
     jobs = [
         Job(("segment", number), (number, start, stop), stop - start)
         for number, (start, stop) in enumerate(pairwise(edges.tolist()))
@@ -275,7 +298,12 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
     if len(results) < 2:
         raise StopEvaluation
     notes = (partial_note(f"{len(results)} of {segments.count} segments"),) if finished.stopped else ()
-    combined = _combine([Estimate.from_dict(result) for result in results], request, notes)
+    lift = None
+    if request.pairs_with_log and isinstance(log, Log):
+        means = [log.columns.rewards[start:stop].mean() for start, stop in pairwise(edges[: len(results) + 1].tolist())]
+        values = np.array([float(result["value"]) for result in results]) - means
+        lift = Precision(float(values.var(ddof=1)) / values.size, 0.0, values.size - 1, "paired by segment")
+    combined = _combine([Estimate.from_dict(result) for result in results], request, notes, lift)
     if isinstance(log, LogStream):
         return combined
     without_log = segment_request.without_log()
@@ -297,7 +325,9 @@ def _estimate_segment(
         raise HorizonNotReached(f"segment {number} of {n_segments}: {error}; or use fewer segments") from None
 
 
-def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
+def _combine(
+    estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...], lift: Precision | None
+) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
@@ -320,4 +350,5 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,
+        _lift_precision=lift,
     )

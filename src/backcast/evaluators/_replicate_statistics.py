@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import combinations
@@ -10,27 +11,61 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backcast._arrays import FloatArray
-from backcast._request import EvaluationRequest
+from backcast._arrays import FloatArray, IntArray
+from backcast._request import EvaluationRequest, SeedKey, seed_sequence
 from backcast.diagnostics import Diagnostics
-from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve, block_edges, student_quantile
-from backcast.evaluators._passes import FEWEST_PASSES, InfluenceTable, PassResult, between_event_variance
+from backcast.estimate import (
+    POLICY_VALUE,
+    Estimate,
+    Interval,
+    LearningCurve,
+    Precision,
+    block_edges,
+    student_quantile,
+)
+from backcast.evaluators._passes import (
+    FEWEST_PASSES,
+    ErrorTerms,
+    InfluenceTable,
+    PassResult,
+    between_event_variance,
+)
 from backcast.intervals.learning import Influence, group_influence, group_pseudo_deviations
+from backcast.log import Log
 
 SUBSETS_PER_GROUP = 2  # fewest subset replicates per group for a standard error
 
 
-class Precision(NamedTuple):
-    """Variance over logs, Monte-Carlo variance, and degrees of freedom of the standard error."""
+class Groups(NamedTuple):
+    """Events in random groups of equal size: the events group by group, each group in order, and their edges.
 
-    sampling: float
-    monte_carlo: float
-    degrees_of_freedom: float
+    >>> Groups.from_seed(4, 2, seed=0).rows((0, 1))
+    array([0, 1, 2, 3])
+    """
 
-    @property
-    def std_error(self) -> float:
-        """Root of both variances together."""
-        return math.sqrt(self.sampling + self.monte_carlo)
+    events: IntArray
+    edges: IntArray
+
+    @classmethod
+    def from_seed(cls, n_events: int, n_groups: int, seed: int) -> Groups:
+        """Return the groups of a seed."""
+        rng = np.random.default_rng(seed_sequence(seed, SeedKey.GROUPS))
+        groups = [np.sort(group) for group in np.array_split(rng.permutation(n_events), n_groups)]
+        return cls(np.concatenate(groups), np.cumsum([0, *(group.size for group in groups)]))
+
+    def rows(self, chosen: Sequence[int]) -> IntArray:
+        """Return the events of these groups, in order."""
+        return np.sort(np.concatenate([self.events[self.edges[g] : self.edges[g + 1]] for g in chosen]))
+
+    def means(self, values: FloatArray, member: FloatArray) -> FloatArray:
+        """Return the mean of the events' values over each subset of groups, given the ``(B, G)`` membership.
+
+        >>> groups = Groups(np.array([0, 2, 1]), np.array([0, 2, 3]))
+        >>> groups.means(np.array([1.0, 4.0, 3.0]), np.eye(2))
+        array([2., 4.])
+        """
+        sums = np.add.reduceat(values[self.events], self.edges[:-1])
+        return np.asarray(member @ sums / (member @ np.diff(self.edges)))
 
 
 @dataclass(frozen=True)
@@ -47,6 +82,7 @@ class ReplicateTable:
     member: FloatArray
     horizon: int
     n_events: int
+    groups: Groups
     notes: tuple[str, ...] = ()
     values_only: bool = False
 
@@ -108,15 +144,22 @@ class ReplicateTable:
         short by chance.
         """
         if not self.member.size:
-            terms = self.influences.of_difference(a, b)
-            return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom)
+            return self._paired(self.influences.of_difference(a, b))
         subset, full = self.subset_values(), self.full_values()
-        influence = group_influence((subset[:, a] - subset[:, b])[:, None], self.member)
+        events = [row[a].event_values - row[b].event_values for row in self.full if not row[a].rows.size]
+        return self._paired_jackknife(subset[:, a] - subset[:, b], full[:, a] - full[:, b], events)
+
+    def _paired_jackknife(self, subset: FloatArray, full: FloatArray, events: list[FloatArray]) -> Precision:
+        """Return the precision of a difference from its values on subsets, in full passes, and event by event."""
+        influence = group_influence(subset[:, None], self.member)
         sampling = float(influence.covariance[0, 0] + influence.variance_uncertainty[0])
-        differences = [row[a].event_values - row[b].event_values for row in self.full if not row[a].rows.size]
-        floor = between_event_variance(differences) / self.n_events
-        monte_carlo = float((full[:, a] - full[:, b]).var(ddof=1)) / len(full)
-        return self._jackknife_precision(max(sampling, floor), influence, monte_carlo)
+        floor = between_event_variance(events) / self.n_events
+        monte_carlo = float(full.var(ddof=1)) / len(full)
+        precision = self._jackknife_precision(max(sampling, floor), influence, monte_carlo)
+        return precision._replace(method=f"paired {self.method}")
+
+    def _paired(self, terms: ErrorTerms) -> Precision:
+        return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom, f"paired {self.method}")
 
     def _jackknife_precision(self, sampling: float, influence: Influence, monte_carlo: float) -> Precision:
         """Return the precision with Satterthwaite's degrees of freedom: G - 1, unless subsets or passes add noise."""
@@ -129,9 +172,12 @@ class ReplicateTable:
         return Precision(sampling, monte_carlo, max(degrees_of_freedom, 1.0))
 
     def fixed_difference_precision(self, policy: int, influences: FloatArray) -> Precision:
-        """Return the precision of the difference to a fixed policy from full passes, given its influences of events."""
-        terms = self.influences.of_difference_to_fixed(policy, influences)
-        return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom)
+        """Return the precision of the difference to a fixed policy, given the influences of events on its value."""
+        if not self.member.size:
+            return self._paired(self.influences.of_difference_to_fixed(policy, influences))
+        # on a subset, the value of the fixed policy is off by the mean influence of the events in it
+        subset = self.subset_values()[:, policy] - self.groups.means(influences, self.member)
+        return self._paired_jackknife(subset, self.full_values()[:, policy], [])
 
     def all_precisions(self) -> list[Precision]:
         """Return the precision of all values and of all differences."""
@@ -158,8 +204,12 @@ class ReplicateTable:
     ) -> Estimate:
         """Return the estimate of one policy."""
         value = float(self.values()[policy])
-        error, interval, influences, groups = math.nan, None, None, None
+        error, interval, influences, groups, lift = math.nan, None, None, None, None
         if self.has_standard_errors:
+            # a model that is fitted on a part of the log leaves the rest for the passes
+            if request.pairs_with_log and isinstance(request.log, Log) and len(request.log) == self.n_events:
+                rewards = request.log.columns.rewards
+                lift = self.fixed_difference_precision(policy, rewards - rewards.mean())
             if self.member.size:
                 groups = value + group_pseudo_deviations(self.subset_values()[:, policy], self.member)
             else:
@@ -183,6 +233,7 @@ class ReplicateTable:
             influences=influences,
             pass_values=self.full_values()[:, policy],
             group_values=groups,
+            _lift_precision=lift,
         )
 
     def _curve(self, policy: int, level: float) -> LearningCurve:

@@ -21,7 +21,7 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
-from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, ReplicateTable
+from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -58,28 +58,6 @@ OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedS
 LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
 
 
-class Groups(NamedTuple):
-    """Events in random groups of equal size: the events group by group, each group in order, and their edges.
-
-    >>> Groups.from_seed(4, 2, seed=0).rows((0, 1))
-    array([0, 1, 2, 3])
-    """
-
-    events: IntArray
-    edges: IntArray
-
-    @classmethod
-    def from_seed(cls, n_events: int, n_groups: int, seed: int) -> Groups:
-        """Return the groups of a seed."""
-        rng = np.random.default_rng(seed_sequence(seed, SeedKey.GROUPS))
-        groups = [np.sort(group) for group in np.array_split(rng.permutation(n_events), n_groups)]
-        return cls(np.concatenate(groups), np.cumsum([0, *(group.size for group in groups)]))
-
-    def rows(self, chosen: Sequence[int]) -> IntArray:
-        """Return the events of these groups, in order."""
-        return np.sort(np.concatenate([self.events[self.edges[g] : self.edges[g + 1]] for g in chosen]))
-
-
 def run_replicates(
     inputs: PassInputs,
     request: EvaluationRequest,
@@ -104,6 +82,9 @@ def run_replicates(
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
     with closing(_Runner(one_pass, policies, inputs, request, groups, horizon_error)) as runner:
+        if request.passes is not None:
+            full = runner.full_passes(request.passes)
+            return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
         if isinstance(method, GroupJackknife):
             return _run_subsets(runner, method, long_enough)
         return _run_full_passes(runner)
@@ -120,7 +101,7 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     pilots: list[list[PassResult]] = []
     n_passes = _number_of_passes(request)
     template = ReplicateTable(
-        [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), values_only=request.replicates is None
+        [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups, values_only=request.replicates is None
     )
     try:
         if request.replicates == "auto":
@@ -176,7 +157,7 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     """
     inputs, request = runner.inputs, runner.request
     n_passes, n_subsets = _planned_numbers(request, method)
-    table = ReplicateTable([], [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log))
+    table = ReplicateTable([], [], np.zeros((0, method.groups)), inputs.horizon, len(inputs.log), runner.groups)
     pilots: list[list[PassResult]] = []
     try:
         if request.replicates == "auto":

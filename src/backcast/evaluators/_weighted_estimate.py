@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import closing
@@ -14,10 +15,11 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.diagnostics import TOP_EVENTS, TOP_SHARE, WeightDiagnostics, share_of_largest
 from backcast.errors import NoOverlap, OptionError, StopEvaluation
-from backcast.estimate import Estimate, Interval
+from backcast.estimate import PAIRED_BY_EVENT, Estimate, Interval, Precision
 from backcast.evaluators._weight_transforms import (
     IDENTITY,
     Threshold,
@@ -39,6 +41,7 @@ from backcast.intervals._sample import (
     FIXED_VALUE,
     RATIO,
     TERM,
+    TRANSFORMED_VALUE,
     WEIGHT,
     Aggregate,
     EventColumns,
@@ -46,6 +49,7 @@ from backcast.intervals._sample import (
     Mean,
     Moments,
     WeightedSample,
+    lift_variance,
     std_error,
 )
 from backcast.intervals.asymptotic import DefaultInterval
@@ -53,7 +57,6 @@ from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import class_name_of, probabilities_of, start_copy
 
-TRANSFORMED_VALUE = "V(pi), less the bias of transformed weights"
 MOST_SCORED = 10_000  # events on which the probabilities of all actions are looked at
 
 
@@ -85,7 +88,7 @@ class EstimatorSpec:
         return (0.0, 0.0), (low, high)
 
 
-class WeightedEstimator:
+class WeightedEstimator(Parametrized):
     """An evaluator of fixed policies that is described by its ``spec``."""
 
     spec: ClassVar[EstimatorSpec]
@@ -98,7 +101,7 @@ class WeightedEstimator:
 
 
 @dataclass(frozen=True)
-class TransformedEstimator:
+class TransformedEstimator(Parametrized):
     """An evaluator of fixed policies with transformed weights, at a given threshold or one chosen by the log."""
 
     threshold: Threshold = "auto"
@@ -203,12 +206,16 @@ def estimate_from_events(
         if share >= TOP_SHARE:
             note = f"the {TOP_EVENTS} largest events carry {100 * share:.0f} % of the value: inspect their rewards"
             description["notes"] += (note,)
+    lift = None
+    if request.pairs_with_log and moments.n > 1:
+        lift = Precision(lift_variance(sample.aggregate, moments), 0.0, math.inf, PAIRED_BY_EVENT)
     return Estimate(
         value=sample.value,
         std_error=sample.std_error,
         interval=_interval(request.interval or spec.interval, sample, request.level, events.propensities_estimated),
         **description,
         influences=influences,
+        _lift_precision=lift,
     )
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import partial
 from itertools import chain
 from typing import Any, NamedTuple, TypeAlias
 
@@ -21,6 +22,7 @@ from backcast.intervals._sample import EventColumns
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import expectation_of, probabilities_of, probability_of, select_logged, start_copy
+from backcast.reward_models._calls import predict_actions
 
 LARGEST_BLOCK = 1 << 16  # events
 LARGEST_TABLE = 1 << 22  # entries of a block of probabilities
@@ -28,17 +30,19 @@ FEWEST_SHARDS, EVENTS_PER_SHARD = 64, 10**7  # a shard of ten million events tak
 
 
 class WeightedBlock(NamedTuple):
-    """A block of events: ratio ``pi/p``, model value, residual of the logged reward, largest possible ratio."""
+    """A block of events: ratio ``pi/p``, model value, residual of the logged reward, largest possible ratio, reward."""
 
     ratio: FloatArray
     base: FloatArray
     residual: FloatArray
     bound: FloatArray
+    reward: FloatArray
 
     def columns(self, transform: Callable[[FloatArray], FloatArray]) -> EventColumns:
         """Return the columns with weights that a transform computes from the ratios."""
         weight = transform(self.ratio)
-        return EventColumns(self.base, weight, weight * self.residual, self.ratio, self.residual, self.bound)
+        term = weight * self.residual
+        return EventColumns(self.base, weight, term, self.ratio, self.residual, self.bound, self.reward)
 
 
 # (policy, part, block of its events, their positions in the part) -> weighted block
@@ -150,7 +154,7 @@ def weight_shard(
 def reblock(blocks: Iterator[WeightedBlock], n: int) -> Iterator[WeightedBlock]:
     """Regroup events into blocks of ``n``, so that sums over blocks do not depend on how a stream was read.
 
-    >>> block = WeightedBlock(*np.ones((4, 3)))
+    >>> block = WeightedBlock(*np.ones((5, 3)))
     >>> [regrouped.ratio.size for regrouped in reblock(iter([block, block, block]), 4)]
     [4, 4, 1]
     """
@@ -183,7 +187,7 @@ def _weight_parts(
             yield from (weight(policy, models[0], *block) for block in _cut_blocks(models[0].log))
             continue
         # each model has events from the whole part: they are written back in log order
-        ordered = WeightedBlock(*np.empty((4, len(models[0].log))))
+        ordered = WeightedBlock(*np.empty((5, len(models[0].log))))
         for model in models:
             assert model.positions is not None
             for start in range(0, model.positions.size, _block_length(model.log)):
@@ -207,11 +211,27 @@ def _cut_blocks(log: Log) -> Iterator[tuple[Log, IntArray]]:
 
 def weight_rewards(policy: Any, part: PredictedPart, block: Log, positions: IntArray) -> WeightedBlock:
     """Weight events without a model: the residual is the reward."""
+    if _is_known_by_log_alone(policy, block):
+        return weight_logged(block)
     return _weight_with_constant(policy, block, 0.0)
+
+
+def weight_logged(block: Log) -> WeightedBlock:
+    """Weight events of the logger itself: each counts once, with its own reward."""
+    rewards = block.columns.rewards
+    ones = np.ones_like(rewards)
+    return WeightedBlock(ones, np.zeros_like(rewards), rewards, ones, rewards)
+
+
+def _is_known_by_log_alone(policy: Any, block: Log) -> bool:
+    """Return whether the policy is the logger, and the log does not record its probabilities of all actions."""
+    return getattr(policy, "repeats_log", False) and block.columns.logging_probabilities is None
 
 
 def weight_doubly_robust(policy: Any, part: PredictedPart, block: Log, positions: IntArray) -> WeightedBlock:
     """Weight events with a model: its expectation under the policy, and the residual at the logged action."""
+    if _is_known_by_log_alone(policy, block):
+        return weight_logged(block)
     if part.constant is not None:
         return _weight_with_constant(policy, block, part.constant)
     if callable(getattr(policy, "expectation", None)) and callable(getattr(part.model, "predict_actions", None)):
@@ -223,6 +243,7 @@ def weight_doubly_robust(policy: Any, part: PredictedPart, block: Log, positions
         expected_rewards(target, predicted),
         block.columns.rewards - select_logged(predicted, block.columns.actions),
         ratio_bounds(target, block),
+        block.columns.rewards,
     )
 
 
@@ -238,23 +259,21 @@ def _weight_with_constant(policy: Any, block: Log, constant: float) -> WeightedB
     base, residual = np.full(len(block), constant), block.columns.rewards - constant
     if callable(getattr(policy, "probability_of", None)):
         ratio, bound = probability_of(policy, block) / block.columns.propensities, 1.0 / block.columns.propensities
-        return WeightedBlock(ratio, base, residual, bound)
+        return WeightedBlock(ratio, base, residual, bound, block.columns.rewards)
     target = probabilities_of(policy, block)
     ratio = select_logged(target, block.columns.actions) / block.columns.propensities
-    return WeightedBlock(ratio, base, residual, ratio_bounds(target, block))
+    return WeightedBlock(ratio, base, residual, ratio_bounds(target, block), block.columns.rewards)
 
 
 def _weight_single_actions(policy: Any, model: Any, block: Log) -> WeightedBlock:
     """Weight events of a policy and a model that both answer for single actions: there is no table of all actions."""
-
-    def predict(actions: IntArray) -> FloatArray:
-        return np.asarray(model.predict_actions(block.contexts, actions), dtype=np.float64)
-
+    predict = partial(predict_actions, model, block)
     return WeightedBlock(
         probability_of(policy, block) / block.columns.propensities,
         expectation_of(policy, block, predict),
         block.columns.rewards - predict(block.columns.actions),
         1.0 / block.columns.propensities,
+        block.columns.rewards,
     )
 
 

@@ -9,6 +9,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._engine.replay import MultiplierSchedule
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.errors import OptionError
@@ -18,7 +19,7 @@ from backcast.policies.base import batch_size_of
 
 
 @dataclass(frozen=True)
-class Quantile:
+class Quantile(Parametrized):
     """Multiplier ``min(c_max, q-quantile of p/pi over the events seen)`` (Dudik et al. 2012, Algorithm 1).
 
     Examples
@@ -34,7 +35,7 @@ class Quantile:
 
 
 @dataclass(frozen=True)
-class WorstCase:
+class WorstCase(Parametrized):
     """The smallest probability that the logger gave to any action in this log: no bias, few acceptances.
 
     Examples
@@ -46,7 +47,7 @@ class WorstCase:
 
 
 @dataclass(frozen=True)
-class Budget:
+class Budget(Parametrized):
     """The largest multiplier whose bias mass, on calibration events, is at most ``eta / T`` per round.
 
     Parameters

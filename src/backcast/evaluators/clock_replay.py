@@ -16,6 +16,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.clock import NO_EDGES, ClockPass, run_clock_pass
 from backcast._engine.replay_loop import EventArrays
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, SeedKey, seed_sequence
 from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
@@ -36,7 +37,7 @@ LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets
 
 
 @dataclass(frozen=True)
-class ClockReplay:
+class ClockReplay(Parametrized):
     """Simulate the policy exactly and keep rejected events in use; needs an exchangeable log.
 
     Parameters

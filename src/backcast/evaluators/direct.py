@@ -12,6 +12,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._engine.forward import RewardLaw, run_forward
 from backcast._parallel.jobs import Execution
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.diagnostics import ModelDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError
@@ -41,7 +42,7 @@ ASSUMPTION = "reward model"
 
 
 @dataclass(frozen=True)
-class DM:
+class DM(Parametrized):
     """The direct method: a fixed policy's expected predicted reward; a learning policy is simulated on the model.
 
     For a fixed policy the value is ``mean_k sum_a pi(a|x_k) rhat(x_k, a)``, an exact expectation. A learning policy

@@ -11,6 +11,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray, as_kernel_array
 from backcast._kernels.jit import compiled
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, RandomStreams, require_fixed_policy
 from backcast.errors import EvaluationError, OptionError
 from backcast.estimate import Estimate
@@ -30,7 +31,7 @@ from backcast.evaluators.importance_weighting import self_normalized
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, select_logged, start_copy
 from backcast.reward_models.cross_fitting import CrossFit
-from backcast.reward_models.regression import PerAction
+from backcast.reward_models.regression import PerAction, is_estimator
 
 
 @dataclass(frozen=True)
@@ -176,7 +177,7 @@ class SubGaussian(TransformedEstimator):
 
 
 @dataclass(frozen=True)
-class CAB:
+class CAB(Parametrized):
     """``mean_k [ sum_a max(0, pi(a) - M mu(a)) q(x_k, a) + min(w_k, M) r_k ]`` (Su et al. 2019).
 
     The model answers only for the probability that weights cut at M leave over, and for actions the logger never
@@ -242,7 +243,7 @@ def _weight_remainder(
         target, part.table(block, positions), as_kernel_array(block.columns.logging_probabilities), threshold
     )
     ratio = select_logged(target, block.columns.actions) / block.columns.propensities
-    return WeightedBlock(ratio, base, block.columns.rewards, ratio_bounds(target, block))
+    return WeightedBlock(ratio, base, block.columns.rewards, ratio_bounds(target, block), block.columns.rewards)
 
 
 @compiled
@@ -266,7 +267,7 @@ def remainders(target: FloatArray, predicted: FloatArray, logging: FloatArray, t
 
 
 @dataclass(frozen=True)
-class MRDR:
+class MRDR(Parametrized):
     """DR whose model minimises ``sum_k pi_k^2 (1 - p_k)/p_k^2 (r_k - q(x_k, a_k))^2`` (Farajtabar et al. 2018).
 
     That sum estimates the part of DR's variance that the model can do something about (exactly so for a policy
@@ -323,7 +324,7 @@ def mrdr_weights(policy: Any, seed: int = 0) -> Callable[[Log], FloatArray]:
 def _base_estimator(reward_model: Any) -> Any:
     if isinstance(reward_model, PerAction):
         return reward_model.estimator
-    if reward_model is None or hasattr(reward_model, "get_params"):
+    if reward_model is None or is_estimator(reward_model):
         return reward_model
     raise OptionError(
         f"MRDR fits its own reward model and was given {type(reward_model).__name__}; give a scikit-learn estimator, "

@@ -15,6 +15,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.replay import MultiplierSchedule
 from backcast._engine.replay_loop import CurveSums
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
@@ -36,7 +37,7 @@ LARGEST_WARM_UP = 500
 SPARE_ROUNDS = 1.3  # rounds of a subset, in horizons, from which on it is long enough
 
 
-class _ReplayEvaluator:
+class _ReplayEvaluator(Parametrized):
     """What DRns and WC share: one replay in log order, or replays of permutations of an exchangeable log."""
 
     name: Any

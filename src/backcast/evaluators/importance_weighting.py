@@ -28,7 +28,7 @@ def with_baseline(moments: Moments) -> ControlVariateMean:
     >>> import numpy as np
     >>> from backcast.intervals._sample import EventColumns
     >>> w, r = np.array([1.0, 3.0]), np.array([1.0, 1.0])
-    >>> float(with_baseline(Moments.of(EventColumns(0 * w, w, w * r, w, r, w))).baseline)
+    >>> float(with_baseline(Moments.of(EventColumns(0 * w, w, w * r, w, r, w, r))).baseline)
     1.0
 
     By hand: all rewards are 1, so ``w r`` changes with ``w`` one to one.

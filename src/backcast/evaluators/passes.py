@@ -9,6 +9,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest
 from backcast.diagnostics import PassDiagnostics
 from backcast.errors import HorizonNotReached, OptionError
@@ -27,7 +28,7 @@ from backcast.policies.base import batch_size_of, is_learning
 PART_EVENTS = 100_000  # most events in a part of a stream, which is held in memory
 
 
-class PassEvaluator:
+class PassEvaluator(Parametrized):
     """Base of evaluators that simulate the policy in passes over an exchangeable log; a subclass runs one pass.
 
     From :meth:`run_pass` follow the value (mean of passes over the whole log), its standard error (group jackknife:

@@ -9,6 +9,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._engine.replay import MultiplierSchedule
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest
 from backcast.errors import NeedsUniformLog, NoOverlap, OptionError
 from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
@@ -19,7 +20,7 @@ from backcast.intervals.learning import student_interval
 
 
 @dataclass(frozen=True)
-class RS:
+class RS(Parametrized):
     """Rejection sampling with the worst-case multiplier: unbiased, but uses few events of a log that is not uniform.
 
     The multiplier is the smallest probability that the logger gave to any action, or the smallest propensity if only
@@ -47,7 +48,7 @@ class RS:
 
 
 @dataclass(frozen=True)
-class Replay:
+class Replay(Parametrized):
     """Accept an event if the policy chooses its action: for logs with uniformly chosen actions (Li et al. 2011).
 
     Examples

@@ -10,6 +10,7 @@ import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._equality import ContentEquality
+from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, SeedKey, as_log, require_fixed_policy
 from backcast.diagnostics import WeightDiagnostics, effective_sample_size
 from backcast.errors import EvaluationError, OptionError
@@ -58,7 +59,7 @@ def reward_distribution(log: Any, policy: Any, *, level: float = 0.95, seed: int
 
 
 @dataclass(frozen=True)
-class RewardQuantile:
+class RewardQuantile(Parametrized):
     """The q-quantile of the reward under a fixed policy, by self-normalised weighting.
 
     Examples
@@ -81,7 +82,7 @@ class RewardQuantile:
 
 
 @dataclass(frozen=True)
-class CVaR:
+class CVaR(Parametrized):
     """Mean of the lowest (or highest) share of the rewards under a fixed policy: conditional value at risk.
 
     Examples

@@ -14,5 +14,7 @@ from backcast.policies.linear import EpsilonGreedy as EpsilonGreedy
 from backcast.policies.linear import LinearThompson as LinearThompson
 from backcast.policies.linear import LinUCB as LinUCB
 from backcast.policies.linear import Softmax as Softmax
+from backcast.policies.wrappers import Delayed as Delayed
+from backcast.policies.wrappers import WarmStart as WarmStart
 
 __all__: list[str]

@@ -7,13 +7,14 @@ from typing import Any, NamedTuple, final
 import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, concat_contexts, is_sparse
+from backcast._parameters import Parametrized
 from backcast._validation import count, share
 from backcast.errors import OptionError, PolicyError
 from backcast.policies.fixed import greedy_probabilities
 
 
 @final
-class FromClassifier:
+class FromClassifier(Parametrized):
     """Epsilon-greedy on one estimator per action, refitted after every ``batch_size`` accepted events.
 
     An event is added only to the training set of the action that was taken (one-vs-all on partial labels, as in

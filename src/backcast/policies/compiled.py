@@ -17,12 +17,13 @@ from backcast._kernels.contexts import add_scores as add_scores
 from backcast._kernels.contexts import dot_row as dot_row
 from backcast._kernels.contexts import load_row as load_row
 from backcast._kernels.dispatch import Kernel, is_builtin, learn_block, register, score_block
+from backcast._parameters import Parametrized
 from backcast.errors import PolicyError
 
 _CLASS_NUMBERS = count(1)
 
 
-class CompiledPolicy(ABC):
+class CompiledPolicy(Parametrized, ABC):
     """A learning policy with compiled kernels, so that the engine's whole loop can be compiled.
 
     A subclass defines ``initial_state``: a NamedTuple of arrays and numbers whose class has kernels registered.

@@ -9,6 +9,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray
 from backcast._kernels.contexts import mask_of
+from backcast._parameters import Parametrized
 from backcast._validation import share
 from backcast.errors import OptionError, PolicyError, did_you_mean
 from backcast.log import Log
@@ -27,7 +28,7 @@ def greedy_probabilities(scores: FloatArray, epsilon: float, available: BoolArra
 
 
 @final
-class Uniform:
+class Uniform(Parametrized):
     """Every eligible action with the same probability.
 
     Examples
@@ -58,7 +59,7 @@ class Uniform:
 
 
 @final
-class Fixed:
+class Fixed(Parametrized):
     """A policy with constant probabilities, or with probabilities that are a given function of the contexts.
 
     Constant probabilities are a vector in the order of the log's actions, one label for a policy that always takes
@@ -155,7 +156,7 @@ def list_labels(labels: Sequence[Any]) -> str:
 
 
 @final
-class FromScores:
+class FromScores(Parametrized):
     """Epsilon-greedy over fixed scores: a function of the contexts, or a fitted scikit-learn classifier.
 
     A function returns one column of scores per action, in the order of the log's labels. The columns of a classifier
@@ -171,10 +172,15 @@ class FromScores:
         function = getattr(scores, "predict_proba", scores)
         if not callable(function):
             raise OptionError(f"FromScores({scores!r}): give a function of the contexts or a fitted classifier")
+        self._scores = scores
         self._function: Callable[[Contexts], Any] = function
         self._classes = None if function is scores else getattr(scores, "classes_", None)
         self._columns: IntArray | None = None
         self.epsilon = share("epsilon", epsilon)
+
+    def __sklearn_clone__(self) -> FromScores:
+        # by default the classifier would be cloned, and so not be fitted any more
+        return FromScores(self._scores, epsilon=self.epsilon)
 
     def __repr__(self) -> str:
         owner = getattr(self._function, "__self__", self._function)
@@ -202,10 +208,12 @@ class FromScores:
 
 
 @final
-class Logged:
-    """The logging policy, for self-evaluation: its recorded probabilities, or a function of the contexts.
+class Logged(Parametrized):
+    """The logging policy: its recorded probabilities, or a function of the contexts.
 
-    With no argument it reads the ``logging_probabilities`` of the log; an ``(n, K)`` array is read by row number.
+    With no argument it is the logger of any log: :func:`backcast.evaluate` returns the mean of the logged rewards.
+    Evaluators that need its probabilities of all actions read the ``logging_probabilities`` of the log. An ``(n, K)``
+    array is read by row number.
 
     Examples
     --------
@@ -222,6 +230,11 @@ class Logged:
             return f"Logged({getattr(self._source, '__name__', 'function')})"
         return "Logged()" if self._source is None else f"Logged(array of {len(self._source):,} rows)"
 
+    @property
+    def repeats_log(self) -> bool:
+        """Whether the policy takes every action of the log as it was taken, with the logged propensity."""
+        return self._source is None
+
     def probabilities_of(self, log: Log) -> FloatArray:
         """Return the logger's probabilities of all actions at these events."""
         if callable(self._source):
@@ -234,8 +247,9 @@ class Logged:
             return np.asarray(self._source[log.rows])
         if log.logging_probabilities is None:
             raise PolicyError(
-                "Logged() needs the probabilities of all actions and this log records only those of the logged ones; "
-                "pass logging_probabilities to the log, or use Logged(function) or Logged(array)"
+                "Logged() needs the probabilities of all actions here and this log records only those of the logged "
+                "ones; leave the evaluator out for the mean of the logged rewards, pass logging_probabilities to the "
+                "log, or use Logged(function) or Logged(array)"
             )
         return log.logging_probabilities
 
