@@ -56,9 +56,12 @@ def test_many_pairs_share_the_level() -> None:
     assert "Bonferroni" in result.notes[-1]
 
 
-def test_one_policy_is_no_comparison() -> None:
-    with pytest.raises(bc.OptionError, match="at least two"):
-        bc.compare(LOG, {"only": bc.Uniform()}, horizon=5)
+def test_one_policy_is_compared_with_the_log_alone() -> None:
+    result = bc.compare(LOG, {"only": bc.Uniform()})
+    assert (list(result.lifts), result.differences) == (["only"], ())
+    for baseline in (None, "only"):
+        with pytest.raises(bc.OptionError, match="at least two"):
+            bc.compare(LOG, {"only": bc.Uniform()}, baseline=baseline)
 
 
 def test_in_log_order_policies_are_evaluated_one_by_one() -> None:
@@ -125,8 +128,11 @@ def test_fixed_policies_are_paired_by_event() -> None:
 def test_a_policy_differs_from_itself_by_nothing(evaluator: Any) -> None:
     log = LinearEnvironment(3, 4, logistic=True).log(400, np.random.default_rng(2))
     policies = {name: bc.Fixed([0.5, 0.3, 0.2]) for name in ("one", "same")}
-    gap = bc.compare(log, policies, evaluator).differences[0]
+    result = bc.compare(log, policies, evaluator)
+    gap = result.differences[0]
     assert (gap.value, gap.std_error) == (0.0, 0.0)
+    # neither is more probably the best one
+    assert [chance for _, chance in result.ranking] == pytest.approx([0.5, 0.5], abs=0.02)
 
 
 def test_the_error_of_a_paired_difference_is_its_spread_over_logs() -> None:
@@ -179,6 +185,63 @@ def test_fixed_policies_beside_learners_are_evaluated_as_if_alone() -> None:
     methods = [difference.interval.method for difference in result.differences]
     assert methods == ["paired infinitesimal jackknife"] * 2 + ["paired by event"]
     assert not any("one by one" in note for note in result.notes)
+
+
+@pytest.mark.parametrize(
+    ("evaluator", "options", "method"),
+    [
+        (bc.ClockReplay(), {"replicates": 16}, "paired infinitesimal jackknife"),
+        (bc.DRns(q=0.01), {"replicates": 60, "exchangeable": True}, "paired group jackknife"),
+        (bc.DRns(q=0.01), {"exchangeable": True}, "paired group jackknife"),
+        (bc.WC(), {}, "errors added"),
+        (bc.RS(), {}, "errors added"),
+    ],
+)
+def test_an_evaluator_that_simulates_histories_is_for_policies_that_learn(
+    evaluator: Any, options: dict[str, Any], method: str
+) -> None:
+    log = two_action_log(600)
+    result = bc.compare(log, MIXED, evaluator, horizon=20, **options)
+    ucb, *others = result.estimates.values()
+    assert ucb.evaluator.startswith(evaluator.name)
+    for name, estimate in zip(("good", "even"), others, strict=True):
+        alone = bc.evaluate(log, MIXED[name])
+        assert (estimate.evaluator, estimate.value, estimate.std_error) == ("DR", alone.value, alone.std_error)
+    methods = [difference.interval.method for difference in result.differences]
+    assert methods == [method] * 2 + ["paired by event"]
+    assert any(f"{evaluator.name} simulates policies that learn" in note for note in result.notes)
+    # the value does not depend on which other policies are compared
+    fixed = {name: MIXED[name] for name in ("good", "even")}
+    alone_together = bc.compare(log, fixed, evaluator, horizon=20, **options)
+    assert [each.value for each in alone_together.estimates.values()] == [each.value for each in others]
+    assert any("fixed policies are evaluated as fixed policies" in note for note in alone_together.notes)
+
+
+def test_other_evaluators_are_used_for_all_policies() -> None:
+    with pytest.raises(bc.EvaluationError, match="DM gives no standard error here"):
+        bc.compare(two_action_log(600), MIXED, bc.DM(), horizon=10)
+    with pytest.raises(bc.NeedsStationaryPolicy, match="UCB1 learns"):
+        bc.compare(two_action_log(600), MIXED, bc.IPS())
+    with pytest.raises(bc.OptionError, match="ClockReplay needs an exchangeable log"):
+        bc.compare(
+            two_action_log(600), {"a": bc.Uniform(), "b": bc.Fixed([1, 0])}, bc.ClockReplay(), exchangeable=False
+        )
+
+
+def test_the_error_of_a_learner_against_a_fixed_policy_by_groups_is_the_spread_over_logs() -> None:
+    policies: dict[str, Any] = {"ucb": bc.UCB1(), "even": bc.Uniform()}
+    options: dict[str, Any] = {"horizon": 10, "replicates": 60, "reward_model": 0.5}
+    differences = [
+        bc.compare(two_action_log(400, seed=seed, means=(0.3, 0.6)), policies, bc.DRns(q=0.01), **options).differences[
+            0
+        ]
+        for seed in range(20)
+    ]
+    spread = np.std([each.value for each in differences], ddof=1)
+    claimed = math.sqrt(np.mean([each.std_error**2 for each in differences]))
+    # a standard deviation of 20 values is off by a factor outside of 0.6 to 1.6 with odds of 3e-3
+    assert 0.6 < claimed / spread < 1.6
+    assert {each.interval.method for each in differences} == {"paired group jackknife"}
 
 
 def test_the_error_of_a_learner_against_a_fixed_policy_is_the_spread_over_logs() -> None:

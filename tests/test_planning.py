@@ -113,14 +113,20 @@ class TestPilots:
         actions = rng.integers(2, size=500)
         log = bc.Log(None, actions, rng.random(500), np.full(500, 0.5), reward_range=(0, 1))
         measured = bc.compare(log, {"a": bc.Uniform(), "b": bc.Fixed([0, 1])}, bc.IPS())
-        need = bc.plan(measured, 0.05).needs[0]
+        plan = bc.plan(measured, 0.05)
+        need, spread = plan.needs[0], plan.spreads[0]
         assert need.low < need.events < need.high
         # Student's t with the effective sample size of about 250 events instead of 2.80 for the normal distribution
         freedom = measured.differences[0].degrees_of_freedom
         distance = distance_for_power(0.8, float(stats.t.ppf(0.975, freedom)), freedom)
         assert 2.8016 < distance < 2.85
-        expected = 500 * (distance * measured.differences[0].std_error / 0.05) ** 2
-        assert need.events == pytest.approx(expected, abs=2)
+        without_missed_event = 500 * (distance * measured.differences[0].std_error / 0.05) ** 2
+        assert without_missed_event < need.events < 1.1 * without_missed_event
+        # the interval that is planned with is that of the comparison
+        error, missed = spread.error_at(500), spread.missed / 500
+        half_width = missed + float(stats.t.ppf(0.975, freedom)) * math.hypot(error, missed)
+        assert measured.differences[0].interval.half_width == pytest.approx(half_width)
+        assert plan.power_at(need.events, 0.05) >= 0.8 > plan.power_at(need.events - 1, 0.05)
 
     def test_a_comparison_without_errors_is_refused(self) -> None:
         with pytest.raises(OptionError, match="no differences with standard errors"):
@@ -161,7 +167,7 @@ class TestPlan:
             ([], {}, "no difference is given"),
             (1e-12, {}, "would need more than 1e"),
             (0.1, {"power": 0.01}, "power is 0.01; it must lie between 0.05"),
-            (0.1, {"level": 95}, "level is 95; it must lie between 0 and 1"),
+            (0.1, {"level": 95}, "level is 95; it must be between 0 and 1"),
         ],
     )
     def test_what_makes_no_sense_is_refused(

@@ -13,6 +13,7 @@ from backcast._request import EvaluationRequest, Evaluator
 from backcast.checks._drift import find_drift
 from backcast.errors import DriftWarning, HorizonNotReached, OptionError
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
+from backcast.evaluators._logged_rewards import LoggedMean
 from backcast.evaluators.acceptance import Budget
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.evaluators.drns import WC, DRns
@@ -27,6 +28,7 @@ from backcast.reward_models.low_variance import LowVariance
 Choice: TypeAlias = tuple[Any, EvaluationRequest, tuple[str, ...]]  # evaluator, completed request, notes
 
 AS_GIVEN, DRIFT = "as given", "drift was detected"
+BASELINE_NOTE = "Lifts are over the mean reward of the whole log, along which its logger or rewards may have changed."
 BUDGET = 0.1  # total variation allowed to a rule in log order
 ACCEPTED_CERTIFICATE = 2 * BUDGET  # bias certificate up to which a rule is accepted; it is measured with noise
 USELESS_CERTIFICATE = 0.5  # from here on reports grade the certificate as poor
@@ -59,12 +61,39 @@ def resolve_evaluator(
 
 
 def resolve_by_kind(
-    request: EvaluationRequest, learners: Sequence[Any], fixed: Sequence[Any], exchangeable: bool | None
+    evaluator: Any,
+    request: EvaluationRequest,
+    learners: Sequence[Any],
+    fixed: Sequence[Any],
+    exchangeable: bool | None,
 ) -> tuple[Choice, Choice]:
-    """Return what "auto" chooses for learning policies and for fixed ones on the same log, each as if it were alone."""
+    """Return the choice for learning policies, and that of "auto" for fixed ones on the same log, as if alone."""
+    if simulates_histories(evaluator):
+        for_learners = resolve_evaluator(evaluator, request, [*learners, *fixed], exchangeable)
+        return for_learners, resolve_as_fixed(evaluator, request, fixed, exchangeable)
     order = _find_order(request.log, exchangeable)
     for_learners = _choose_evaluator(request, learners, order)
     return _with_replicates(for_learners, learners, exchangeable), _choose_for_fixed(request, fixed, order)
+
+
+def simulates_histories(evaluator: object) -> bool:
+    """Return whether an evaluator simulates histories of the policy, as DRns, WC, RS, Replay and ClockReplay do."""
+    return not isinstance(evaluator, type) and (hasattr(evaluator, "plan_replay") or hasattr(evaluator, "run_jointly"))
+
+
+def resolve_as_fixed(
+    evaluator: Any, request: EvaluationRequest, policies: Sequence[Any], exchangeable: bool | None
+) -> Choice:
+    """Return what "auto" chooses for fixed policies of a comparison whose evaluator simulates histories.
+
+    Histories would only add noise to the value of a policy that does not learn.
+    """
+    resolve_evaluator(evaluator, request, policies, exchangeable)  # raises if it does not fit the log
+    # an evaluator that needs an exchangeable log is given for one
+    declared = True if exchangeable is None and getattr(evaluator, "needs_exchangeable", False) else exchangeable
+    chosen, completed, notes = _choose_for_fixed(request, policies, _find_order(request.log, declared))
+    note = f"{evaluator.name} simulates policies that learn; fixed policies are evaluated as fixed policies."
+    return chosen, replace(completed, replicates=None), (note, *notes)
 
 
 def _with_replicates(choice: Choice, policies: Sequence[Any], exchangeable: bool | None) -> Choice:
@@ -106,6 +135,9 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], order
 
 def _choose_for_fixed(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
     """Choose DR, or if the order matters an evaluator whose weights and predictions depend on earlier events only."""
+    if all(getattr(policy, "repeats_log", False) for policy in policies):
+        note = "auto chose the mean of the logged rewards, because the policy is the logger itself."
+        return LoggedMean(), request, (note,)
     if order.exchangeable is not False:
         from backcast.evaluators.doubly_robust import DR
 
@@ -118,7 +150,7 @@ def _choose_for_fixed(request: EvaluationRequest, policies: Sequence[Any], order
     evaluator = StableVar() if has_tables else CADR()
     model_note = "with a progressive reward model, " if request.reward_model is None else ""
     note = f"auto chose {evaluator.name} {model_note}because the log is not exchangeable ({order.reason})."
-    notes: tuple[str, ...] = (note,)
+    notes: tuple[str, ...] = (note, BASELINE_NOTE)
     if order.reason == DRIFT:
         notes += ("If rewards drift, the value is a mean over the time of the log, weighted by precision.",)
     return evaluator, request, notes
@@ -139,7 +171,7 @@ def _choose_in_log_order(request: EvaluationRequest, policies: Sequence[Any], or
     )  # they would permute the log
     recommended = DRns.recommended(n_events)
     if request.horizon is None:
-        return recommended, completed, (f"auto chose {recommended.name} {why}.",)
+        return recommended, completed, (f"auto chose {recommended.name} {why}.", BASELINE_NOTE)
     budget = DRns(acceptance=Budget(BUDGET, calibration=max(1, min(1000, n_events // 10))))
     certificates: dict[DRns | WC, float] = {}
     for evaluator in (recommended, budget, WC()):
@@ -153,7 +185,7 @@ def _choose_in_log_order(request: EvaluationRequest, policies: Sequence[Any], or
     if chosen is not recommended and math.isfinite(certificates[recommended]):
         note += f"; with {recommended.name} the bias certificate would be {certificates[recommended]:.3g}"
     if certificates[chosen] < USELESS_CERTIFICATE:
-        return chosen, completed, (f"{note}.",)
+        return chosen, completed, (f"{note}.", BASELINE_NOTE)
     supported = _supported_horizon(request, policies, (budget, WC()))
     remedy = f"; this log supports a horizon of about {supported} rounds in log order" if supported else ""
     if math.isinf(certificates[chosen]):
@@ -162,7 +194,7 @@ def _choose_in_log_order(request: EvaluationRequest, policies: Sequence[Any], or
             "Ask for a shorter horizon, or give a longer log; exchangeable=True allows other orders"
         )
     shortfall = f"No acceptance rule has a small bias at a horizon of {request.horizon} rounds{remedy}."
-    return chosen, completed, (f"{note}.", shortfall)
+    return chosen, completed, (f"{note}.", shortfall, BASELINE_NOTE)
 
 
 def _largest_certificate(evaluator: Any, request: EvaluationRequest, policies: Sequence[Any]) -> float:

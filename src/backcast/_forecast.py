@@ -84,6 +84,8 @@ def seconds_per_event(policy: Any, log: Log) -> float:
         has_variances = isinstance(policy, LinUCB | LinearThompson)
         products = log.n_actions * max(1, log.n_features) ** (2 if has_variances else 1)
         return PRODUCT_SECONDS * products + (INTEGRAL_SECONDS if isinstance(policy, LinearThompson) else 0.0)
+    if getattr(policy, "repeats_log", False):
+        return 0.0
     block = log[:TIMED_EVENTS]
     timed = start_copy(policy, block, np.random.default_rng(0))
     probability_of(timed, block)

@@ -45,6 +45,20 @@ def format_percent(share: float) -> str:
     return MISSING if math.isnan(share) else f"{100 * share:.3g} %"
 
 
+def format_change(share: float, interval: Interval | None = None) -> str:
+    """Return a relative change with its sign, as a percentage with as many digits as the interval justifies.
+
+    >>> format_change(0.0912), format_change(-0.0912, Interval(-0.1412, -0.0412, 0.95, "", "", ""))
+    ('+9.12 %', '-9 %')
+    """
+    if math.isnan(share):
+        return MISSING
+    half_width = 0.0 if interval is None else 100 * interval.half_width
+    if not (math.isfinite(half_width) and half_width > 1e-9):
+        return f"{100 * share:+.3g} %"
+    return f"{100 * share:+.{max(0, -math.floor(math.log10(half_width)))}f} %"
+
+
 def format_level(interval: Interval) -> str:
     return f"{100 * interval.level:g} %"
 

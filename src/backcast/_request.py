@@ -22,7 +22,7 @@ from backcast.estimate import Estimate
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import LogPolicy, Policy, is_learning
-from backcast.provenance import package_versions
+from backcast.provenance import LogShape, package_versions
 from backcast.reward_models.cross_fitting import OutOfSampleModel
 from backcast.reward_models.regression import RewardModel
 
@@ -81,10 +81,14 @@ class EvaluationRequest:
         Level of the interval, and the seed of all randomness.
     replicates
         None for none, a number, or "auto".
+    passes
+        Numbers of the passes to run, and no others; None for those that ``replicates`` asks for.
     execution
         How the jobs of the evaluation are run.
     arguments
         Arguments of ``evaluate`` or ``compare`` as they were given, for the provenance of the result.
+    pairs_with_log
+        Whether the evaluator computes how precise the value minus the mean of the logged rewards is, if it can.
     """
 
     log: Log | LogStream
@@ -96,12 +100,14 @@ class EvaluationRequest:
     seed: int = 0
     replicates: int | str | None = None
     policy_name: str = ""
+    passes: range | None = None
     execution: Execution = field(default_factory=Execution)
     arguments: Mapping[str, Any] = field(default_factory=dict)
+    pairs_with_log: bool = False
 
     def without_log(self) -> EvaluationRequest:
         """Return the request for a computation that gets its log later, and must not keep this one alive."""
-        return replace(self, log=cast(Any, None), execution=Execution())
+        return replace(self, log=cast(Any, None), execution=Execution(), pairs_with_log=False)
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -164,11 +170,12 @@ class SeedKey(IntEnum):
     HORIZON = 9
     PROBE = 15
     EXTENSION = 11
+    FOLDS = 17
     THINNING = 1934
     BOOTSTRAP = 1979
     REWARD_BOOTSTRAP = 2021
     REFIT = 2026
-    # FOLDS, ACCEPTANCE, POLICY are children 0..2 of the seed itself; see RandomStreams
+    # folds of reward models, acceptance and policy are children 0..2 of the seed itself; see RandomStreams
 
 
 def seed_sequence(seed: int, *key: int) -> np.random.SeedSequence:
@@ -208,6 +215,7 @@ def check_request(
     exchangeable: bool | None,
     n_jobs: int | None,
     time_limit: float | None,
+    progress: bool | Callable[[int], None] | None = None,
 ) -> None:
     """Raise if an argument of ``evaluate`` or ``compare`` makes no sense, before any work is done."""
     for policy in policies:
@@ -227,6 +235,8 @@ def check_request(
         raise OptionError(f"n_jobs is {n_jobs!r}; give a whole number, -1 for one job per core, or None")
     if time_limit is not None:
         at_least("time_limit", time_limit, 0.0, strict=True)
+    if progress is not None and not isinstance(progress, bool) and not callable(progress):
+        raise OptionError(f"progress is {progress!r}; give True, False, or a function of the number of events")
 
 
 def as_log(log: Any) -> Log | LogStream:
@@ -246,6 +256,11 @@ def as_log(log: Any) -> Log | LogStream:
     raise OptionError(f"log is a {type(log).__name__}; {remedy}")
 
 
+def log_shape(log: Log | LogStream) -> LogShape:
+    """Return digest and shape of a log, for the provenance of a result."""
+    return LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log))
+
+
 def require_fixed_policy(policy: object, evaluator: str) -> None:
     """Raise if a learning policy is given to an evaluator of fixed policies."""
     if is_learning(policy):
@@ -261,6 +276,8 @@ def with_checkpoint(
     """Return the request with its checkpoint in this folder, created or opened; unchanged if the folder is None."""
     if folder is None:
         return request
+    if not isinstance(folder, str | PathLike):
+        raise OptionError(f"checkpoint is {folder!r}; give the path of a folder")
     checkpoint = open_checkpoint(folder, request_facts(request, evaluator, policies))
     return replace(request, execution=replace(request.execution, checkpoint=checkpoint))
 

@@ -1,4 +1,4 @@
-"""Estimate, Interval and LearningCurve: what an evaluation returns; blocks of rounds and averages of curves."""
+"""Estimate, Interval, Difference and LearningCurve: what an evaluation returns; blocks of rounds, mean curves."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import math
 import weakref
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
@@ -27,6 +27,8 @@ CURVE_POINTS = 50  # points of a learning curve
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
 PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
 SAMPLES = ("influences", "pass_values", "group_values")  # fields of an estimate that are saved on request only
+LOGGED = "logged"  # name of the baseline that is the log itself
+PAIRED_BY_EVENT = "paired by event"
 
 
 @dataclass(frozen=True, eq=False)
@@ -57,6 +59,55 @@ class Interval(ContentEquality):
 
     def __str__(self) -> str:
         return f"[{self.low:.4g}, {self.high:.4g}] ({100 * self.level:g} % {self.method})"
+
+
+class Precision(NamedTuple):
+    """Variance over logs, Monte-Carlo variance, degrees of freedom of the standard error, and its method."""
+
+    sampling: float
+    monte_carlo: float
+    degrees_of_freedom: float
+    method: str = ""
+
+    @property
+    def std_error(self) -> float:
+        """Root of both variances together."""
+        return math.sqrt(self.sampling + self.monte_carlo)
+
+
+@dataclass(frozen=True, eq=False)
+class Difference(ContentEquality):
+    """How much more the first policy earns than the second, per round: the first value minus the second.
+
+    The interval is Student's t. If few effective events carry one of the values, it also allows for one event that the
+    log may have missed, as :class:`backcast.AdjustedStudent` does, and is within what the reward range allows.
+    ``monte_carlo_error`` is the part of the standard error that more replicates would reduce; the remainder only a
+    longer log would. ``degrees_of_freedom`` are those of the standard error.
+
+    A lift is the difference to a baseline. ``relative`` is the same as a share of the value of the baseline, with
+    Fieller's interval, which excludes 0 if and only if ``interval`` does; nan and None if the log does not show that
+    the baseline is above 0.
+
+    Examples
+    --------
+    >>> interval = Interval(0.25, 0.75, 0.95, "paired by event", "independent", POLICY_VALUE)
+    >>> print(Difference("new", "logged", 0.5, 0.125, interval, relative=0.25))
+    new - logged: +0.5 [0.25, 0.75] (95 % paired by event), +25 %
+    """
+
+    first: str
+    second: str
+    value: float
+    std_error: float
+    interval: Interval
+    monte_carlo_error: float = 0.0
+    degrees_of_freedom: float = math.inf
+    relative: float = math.nan
+    relative_interval: Interval | None = None
+
+    def __str__(self) -> str:
+        share = "" if math.isnan(self.relative) else f", {100 * self.relative:+.3g} %"
+        return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}{share}"
 
 
 @dataclass(frozen=True, eq=False)
@@ -125,6 +176,13 @@ class LogComputation:
         """Return the same computation on another log."""
         return LogComputation(self._function, log, stored=self._stored)
 
+    def without_head(self, log: Log, n_head: int) -> LogComputation:
+        """Return the same computation for a log whose first events are left out."""
+        function = self._function
+        if function is None or n_head == 0:
+            return self.with_log(log)
+        return LogComputation(lambda whole: function(whole[n_head:]), log, stored=self._stored)
+
     @classmethod
     def of_result(cls, result: Any) -> LogComputation:
         """Return a computation whose result is known."""
@@ -173,6 +231,9 @@ class Estimate(ContentEquality):
     group_values
         Values of disjoint groups of events whose mean has the standard error of the value: of the segments or the parts
         of a stream, or the pseudo-values of the groups of a jackknife.
+    lift
+        How much more the policy earns than the log did, per round and as a share of it: the value minus the mean of
+        the logged rewards, on the same events. None without a standard error, or for other quantities than the mean.
     provenance
         Everything that is needed to run the evaluation again: log, files, policy, options, versions; None for an
         estimate that :func:`backcast.evaluate` or :func:`backcast.compare` did not make.
@@ -199,8 +260,11 @@ class Estimate(ContentEquality):
     influences: FloatArray | None = field(default=None, repr=False, compare=False)
     pass_values: FloatArray | None = field(default=None, repr=False, compare=False)
     group_values: FloatArray | None = field(default=None, repr=False, compare=False)
+    lift: Difference | None = None
     provenance: Provenance | None = field(default=None, repr=False, compare=False)
     _progressive: LogComputation | None = field(default=None, repr=False, compare=False)
+    # precision of the value minus the mean of the logged rewards, from evaluators that pair the two
+    _lift_precision: Precision | None = field(default=None, repr=False, compare=False)
     _replay_summary: LogComputation | None = field(default=None, repr=False, compare=False)
 
     @property

@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
-from contextlib import nullcontext
+from collections.abc import Callable, Mapping
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from os import PathLike
 from typing import Literal, TypeAlias
 
 from backcast._auto import resolve_evaluator
+from backcast._differences import Comparand, comparand, lift_precision, make_lift
 from backcast._forecast import announce
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
@@ -22,13 +23,18 @@ from backcast._request import (
     Evaluator,
     as_log,
     check_request,
+    is_partial,
+    log_shape,
     with_checkpoint,
 )
+from backcast._training_split import TrainingSplit
 from backcast.checks.policy import probe_policy
-from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, LogComputation
+from backcast.errors import ContractError, convert_errors, is_built_in
+from backcast.estimate import LOGGED, POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, LogComputation
 from backcast.evaluators._disjoint_parts import estimate_segments
+from backcast.evaluators._logged_rewards import logged_baseline
 from backcast.intervals import IntervalMethod
-from backcast.intervals._sample import FIXED_VALUE
+from backcast.intervals._sample import FIXED_VALUE, TRANSFORMED_VALUE
 from backcast.intervals.learning import (
     Anytime,
     GroupJackknife,
@@ -41,15 +47,17 @@ from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
-from backcast.provenance import LogShape, Provenance, date_now, describe_object, package_versions
+from backcast.policies.wrappers import WarmStart
+from backcast.provenance import Provenance, date_now, describe_object, package_versions
 from backcast.replay_summary import ReplaySummary, summarize_replay
-from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
+from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model, number_predictions
 
 AnyInterval: TypeAlias = (
     IntervalMethod | ResultInterval | InfinitesimalJackknife | GroupJackknife | Anytime | TheoremTwo | Segments
 )
 
 FIRST_CALLS = "the first calls of the policy"
+MEAN_REWARDS = (FIXED_VALUE, POLICY_VALUE, PROGRESSIVE_VALUE, TRANSFORMED_VALUE)  # estimands with a lift
 
 
 def evaluate(
@@ -126,17 +134,23 @@ def evaluate(
         exchangeable=exchangeable,
         n_jobs=n_jobs,
         time_limit=time_limit,
+        progress=progress,
     )
+    log, policy_name = as_log(log), describe(policy)
+    predictions = number_predictions(reward_model, log)
+    split = TrainingSplit.of(log, {"": policy}) if isinstance(policy, WarmStart) else None
+    if split is not None:
+        log, policy = split.log, split.policies[""]
     request = EvaluationRequest(
-        log=as_log(log),
+        log=log,
         policy=policy,
-        reward_model=reward_model,
+        reward_model=predictions,
         horizon=horizon,
         interval=interval,
         level=level,
         seed=seed,
         replicates=replicates,
-        policy_name=describe(policy),
+        policy_name=policy_name,
         execution=Execution(n_jobs, time_limit),
         arguments={
             "evaluator": evaluator,
@@ -148,6 +162,7 @@ def evaluate(
             "replicates": replicates,
             "exchangeable": exchangeable,
         },
+        pairs_with_log=True,
     )
     chosen, request, notes = resolve_evaluator(evaluator, request, [policy], exchangeable)
     with limit_calls(time_limit, FIRST_CALLS):
@@ -156,9 +171,37 @@ def evaluate(
         announce(request, chosen, [policy], notes)
     with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
         request = replace(request, execution=replace(request.execution, on_progress=on_progress))
-        with request.report_damage():
+        with convert_evaluator_errors(chosen, request), request.report_damage():
             estimate = run_evaluator(chosen, request)
+    if split is not None:
+        estimate, notes = split.complete(estimate, ""), (*notes, *split.notes())
+    logged = find_baseline(request, {request.policy_name: estimate})
+    if logged is not None:
+        estimate = with_lift(estimate, logged, request)
     return replace(estimate, notes=(*notes, *estimate.notes))
+
+
+def find_baseline(request: EvaluationRequest, estimates: Mapping[str, Estimate]) -> Estimate | None:
+    """Return the mean of the logged rewards; None if the run was stopped and finding it takes a pass over a stream."""
+    stopped = not estimates or any(is_partial(estimate.notes) for estimate in estimates.values())
+    if stopped and isinstance(request.log, LogStream):
+        return None
+    return within_reward_range(logged_baseline(request), request.log.reward_range)
+
+
+def with_lift(estimate: Estimate, logged: Estimate, request: EvaluationRequest) -> Estimate:
+    """Return the estimate with its lift over the mean of the logged rewards, if it estimates a mean reward.
+
+    The lift has a standard error only if the estimate has one.
+    """
+    interval = estimate.interval
+    other_quantity = interval is not None and interval.estimand not in MEAN_REWARDS
+    if other_quantity or not math.isfinite(estimate.std_error) or not math.isfinite(logged.std_error):
+        return estimate
+    policy, level = comparand(estimate.policy, estimate, request.log), request.level
+    precision = lift_precision(estimate, logged, request.log)
+    lift = make_lift(policy, Comparand(LOGGED, logged), precision, level, level, request.log)
+    return replace(estimate, lift=lift)
 
 
 def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
@@ -170,8 +213,25 @@ def run_evaluator(evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
     if isinstance(request.interval, Segments):
         estimate = estimate_segments(evaluator, request, request.interval)
     else:
-        estimate = evaluator.estimate(request)
+        returned: object = evaluator.estimate(request)
+        if not isinstance(returned, Estimate):
+            name = type(evaluator).__name__
+            raise ContractError(f"{name}.estimate returned a {type(returned).__name__}; return a bc.Estimate")
+        estimate = returned
     return complete_estimate(estimate, evaluator, request)
+
+
+def convert_evaluator_errors(evaluator: object, request: EvaluationRequest) -> AbstractContextManager[None]:
+    """Return a block in which what an evaluator or interval of a user raises becomes one error of ours."""
+    for source, method, check in (
+        (evaluator, "estimate", "check_evaluator"),
+        (request.interval, "interval", "check_interval"),
+    ):
+        if source is not None and not is_built_in(source):
+            return convert_errors(
+                source, method, f"{request.log!r}", f"backcast.checks.{check} tests it on a small log"
+            )
+    return nullcontext()
 
 
 def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: EvaluationRequest) -> Estimate:
@@ -236,7 +296,7 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
         options["interval"] = estimate.interval.method
     return Provenance(
         date=date_now(),
-        log=LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log)),
+        log=log_shape(log),
         source=log.source,
         policy=describe_object(request.policy),
         arguments={name: describe_object(value) for name, value in request.arguments.items()},

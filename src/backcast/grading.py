@@ -149,7 +149,7 @@ def _judge_sample_size(size: float, estimate: Estimate) -> Judgement:
     events = estimate.diagnostics.events
     if size < FEW_EVENTS:
         if size >= events / 2:
-            return Judgement("poor", f"the log has only {events:,} events")
+            return Judgement("poor", f"the log has only {events:,} event{'s' if events > 1 else ''}")
         return Judgement("poor", "very few events carry the estimate")
     if size >= min(MANY_EVENTS, events / 2):
         return Judgement("good", "large enough")

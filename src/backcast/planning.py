@@ -2,26 +2,30 @@
 
 The sampling variance of an estimated difference falls as one over the number of events (both terms of the information
 floor do), so one pilot, or one assumed spread, gives the error at any length. The Monte-Carlo error of the replicates
-does not fall with the log; the pilot's is used.
+does not fall with the log; the pilot's is used. The intervals of fixed policies also allow for one event that the log
+may have missed, which falls as one over the number of events too.
 """
 
 from __future__ import annotations
 
 import math
+from bisect import bisect_left
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from numbers import Real
 from typing import Any
 
 import numpy as np
 from scipy import optimize, stats
 
+from backcast._differences import missed_event
 from backcast._equality import ContentEquality
 from backcast._serialization import to_json
-from backcast._validation import at_least, count, share
-from backcast.comparison import Comparison, Difference
+from backcast._validation import at_least, confidence_level, count, share
+from backcast.comparison import Comparison
 from backcast.diagnostics import PartsDiagnostics
 from backcast.errors import OptionError
-from backcast.estimate import student_quantile
+from backcast.estimate import Difference, student_quantile
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS
 from backcast.intervals.learning import GroupJackknife
 
@@ -95,16 +99,29 @@ class Spread(ContentEquality):
         Monte-Carlo variance of the replicates, at any number of events.
     freedom
         Degrees of freedom of its standard error; infinite for normal intervals.
+    missed
+        What the interval allows for an event that the log may have missed, times the number of events; 0 for learners.
     """
 
     pair: str
     variance: float
     monte_carlo: float
     freedom: float
+    missed: float = 0.0
 
     def error_at(self, events: int) -> float:
         """Return the standard error of the difference with this number of events."""
         return math.sqrt(self.variance / events + self.monte_carlo)
+
+    def power_at(self, events: int, difference: float, critical: float) -> float:
+        """Return the probability that an interval with this quantile excludes 0, if the difference is this large.
+
+        Half of the interval is ``m + critical * hypot(error, m)``, with m for the missed event (see ``compare``).
+        """
+        error, missed = self.error_at(events), self.missed / events
+        return power_at_distance(
+            (abs(difference) - missed) / error, critical * math.hypot(error, missed) / error, self.freedom
+        )
 
 
 @dataclass(frozen=True, eq=False)
@@ -159,9 +176,8 @@ class Plan(ContentEquality):
         spread = next((spread for spread in self.spreads if pair in (None, spread.pair)), None)
         if spread is None:
             raise OptionError(f"there is no pair {pair!r}; there are {', '.join(each.pair for each in self.spreads)}")
-        error = spread.error_at(count("events", events))
         critical = student_quantile(_simultaneous_level(self.level, len(self.spreads)), spread.freedom)
-        return power_at_distance(abs(difference) / error, critical, spread.freedom)
+        return spread.power_at(count("events", events), difference, critical)
 
     def __str__(self) -> str:
         rounds = "" if self.horizon is None else f" over {self.horizon:,} rounds"
@@ -192,8 +208,9 @@ def plan(
 ) -> Plan:
     """Compute how many events a log needs for its paired intervals to distinguish policies.
 
-    It is an approximation for logs of hundreds of events or more: the intervals of fixed policies on a short log also
-    allow for what it may have missed, and are wider.
+    It is an approximation for logs of hundreds of events or more. From a pilot, what the intervals of fixed policies
+    allow for an event that the log may have missed is included; :class:`backcast.PlanAssumptions` do not contain the
+    reward range that it depends on.
 
     Parameters
     ----------
@@ -217,7 +234,11 @@ def plan(
     To distinguish policies, 95 % intervals, power 80 %:
       a minus b: a difference of 0.1 needs 785 events
     """
-    differences = [difference] if isinstance(difference, int | float) else list(difference)
+    if not isinstance(source, Comparison | PlanAssumptions):
+        raise OptionError(
+            f"source is a {type(source).__name__}; give a comparison on a pilot log (from compare) or PlanAssumptions"
+        )
+    differences: list[Any] = [difference] if np.ndim(difference) == 0 else np.asarray(difference).tolist()
     _check_options(differences, power, level)
     min_events = 1
     if isinstance(source, Comparison):
@@ -231,38 +252,45 @@ def plan(
         if horizon is not None:
             min_events = math.ceil(EVENTS_PER_ROUND * horizon * source.weight)
     critical = student_quantile(_simultaneous_level(level, len(spreads)), freedom)
-    distance = distance_for_power(power, critical, freedom)
-    needs = tuple(_need(spread, size, distance, uncertainty, min_events) for spread in spreads for size in differences)
+    needs = tuple(
+        _need(spread, size, power, critical, uncertainty, min_events) for spread in spreads for size in differences
+    )
     return Plan(needs, spreads, horizon, power, level, pilot_events, _notes(needs, pilot_events, min_events))
 
 
-def _check_options(differences: list[float], power: float, level: float) -> None:
+def _check_options(differences: list[Any], power: Any, level: float) -> None:
     if not differences:
         raise OptionError("no difference is given; give the size of the difference that must be detected")
     for size in differences:
-        if not (math.isfinite(size) and size != 0):
-            raise OptionError(f"difference is {size}; it must be a finite number other than 0")
-    if not 0 < level < 1:
-        raise OptionError(f"level is {level}; it must lie between 0 and 1")
-    if not 1 - level < power < 1:
-        raise OptionError(f"power is {power}; it must lie between {1 - level:.3g} (1 - level) and 1")
+        if not isinstance(size, Real) or not math.isfinite(size) or size == 0:
+            raise OptionError(f"difference is {size!r}; it must be a finite number other than 0")
+    confidence_level(level)
+    if not isinstance(power, int | float) or not 1 - level < power < 1:
+        raise OptionError(f"power is {power!r}; it must lie between {1 - level:.3g} (1 - level) and 1")
 
 
 def _spreads_from_pilot(pilot: Comparison) -> tuple[tuple[Spread, ...], int, int | None]:
     """Return the spreads that the pilot's standard errors imply, its number of events and its horizon."""
-    if not pilot.differences:
+    differences = pilot.differences or tuple(pilot.lifts.values())
+    if not differences:
         raise OptionError("the comparison has no differences with standard errors; run it to its end, with replicates")
     first = next(iter(pilot.estimates.values()))
     events = min(estimate.diagnostics.events for estimate in pilot.estimates.values())
-    differences = pilot.differences
     freedom = min(difference.degrees_of_freedom for difference in differences)
     if isinstance(first.diagnostics, PartsDiagnostics) and first.diagnostics.parts > FEWEST_PARTS:
         # a longer stream has more parts, not longer ones, each with its own passes: the whole error falls
         differences = tuple(replace(difference, monte_carlo_error=0.0) for difference in differences)
-    return tuple(_spread(difference, events, freedom) for difference in differences), events, first.horizon
+    missed = {
+        name: missed_event(estimate, estimate.settings.get("reward_range"))
+        for name, estimate in pilot.estimates.items()
+    }
+    spreads = tuple(
+        _spread(each, events, freedom, max(missed[each.first], missed[each.second])) for each in differences
+    )
+    return spreads, events, first.horizon
 
 
-def _spread(difference: Difference, events: int, freedom: float) -> Spread:
+def _spread(difference: Difference, events: int, freedom: float, missed: float) -> Spread:
     if difference.std_error == 0:
         raise OptionError(
             f"{difference.first} and {difference.second} do the same on the pilot log, so it does not show the spread "
@@ -270,13 +298,19 @@ def _spread(difference: Difference, events: int, freedom: float) -> Spread:
         )
     monte_carlo = difference.monte_carlo_error**2
     variance = events * (difference.std_error**2 - monte_carlo)
-    return Spread(f"{difference.first} minus {difference.second}", variance, monte_carlo, freedom)
+    return Spread(f"{difference.first} minus {difference.second}", variance, monte_carlo, freedom, events * missed)
 
 
 def _need(
-    spread: Spread, difference: float, distance: float, uncertainty: tuple[float, float], min_events: int
+    spread: Spread,
+    difference: float,
+    power: float,
+    critical: float,
+    uncertainty: tuple[float, float],
+    min_events: int,
 ) -> Need:
-    """Return the number of events at which the difference is ``distance`` standard errors."""
+    """Return the number of events at which the difference is detected with this power."""
+    distance = distance_for_power(power, critical, spread.freedom)
     allowed = (difference / distance) ** 2 - spread.monte_carlo
     if allowed <= 0:
         raise OptionError(
@@ -288,8 +322,30 @@ def _need(
         raise OptionError(
             f"a difference of {difference:g} would need more than {MAX_EVENTS:.0e} events; give a larger one"
         )
-    number, low, high = (max(math.ceil(events * factor), min_events) for factor in (1.0, *uncertainty))
+    number, low, high = (
+        max(
+            _with_missed_event(
+                replace(spread, variance=spread.variance * factor), events * factor, difference, power, critical
+            ),
+            min_events,
+        )
+        for factor in (1.0, *uncertainty)
+    )
     return Need(spread.pair, difference, number, low, high)
+
+
+def _with_missed_event(spread: Spread, events: float, difference: float, power: float, critical: float) -> int:
+    """Return the smallest number of events with this power, given the number without the allowance for a missed event.
+
+    The power grows with the number of events from there on, where the allowance is below the difference.
+    """
+    low = math.ceil(events)
+    if spread.missed == 0:
+        return low
+    high = low
+    while spread.power_at(high, difference, critical) < power:
+        low, high = high, 2 * high
+    return bisect_left(range(high + 1), power, lo=low, key=lambda n: spread.power_at(n, difference, critical))
 
 
 def _variance_factors(freedom: float, level: float) -> tuple[float, float]:

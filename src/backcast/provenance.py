@@ -9,12 +9,12 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from functools import cache
 from importlib import import_module, metadata
-from inspect import signature
 from typing import Any
 
 import numpy as np
 
 from backcast._equality import ContentEquality
+from backcast._parameters import constructor_arguments
 from backcast._serialization import to_json
 from backcast.errors import OptionError
 
@@ -33,7 +33,7 @@ class LogSource(ContentEquality):
     Attributes
     ----------
     reader
-        The function that read it: "read_log", "scan_log", "read_vw" or "read_obd".
+        The function that read it: "read_log", "scan_log", "read_vw", "scan_vw" or "read_obd".
     paths
         Files, patterns, folders or addresses, as they were given; those of this machine are absolute.
     options
@@ -44,10 +44,10 @@ class LogSource(ContentEquality):
     paths: tuple[str, ...]
     options: dict[str, Any]
 
-    def as_read_log(self) -> LogSource:
-        """Return the source of a stream from ``scan_log`` after it was read into memory."""
+    def as_read(self) -> LogSource:
+        """Return the source of a stream from ``scan_log`` or ``scan_vw`` after it was read into memory."""
         options = {name: value for name, value in self.options.items() if name != "batch_rows"}
-        return LogSource("read_log", self.paths, options)
+        return LogSource(self.reader.replace("scan_", "read_"), self.paths, options)
 
 
 def log_source(reader: str, path: Any, options: Mapping[str, Any]) -> LogSource:
@@ -177,14 +177,8 @@ def _constructor_options(value: Any) -> dict[str, Any] | None:
     kind = type(value)
     if not kind.__module__.startswith(REBUILT_PACKAGES) or _rebuilt_class(kind.__name__) is not kind:
         return None
-    options = {}
-    for name in signature(kind).parameters:
-        # an argument that a method of the same name would hide is stored with an underscore
-        attribute = name if name in vars(value) else f"_{name}"
-        if attribute not in vars(value):
-            return None
-        options[name] = describe_object(vars(value)[attribute])
-    return options
+    arguments = constructor_arguments(value)
+    return None if arguments is None else {name: describe_object(option) for name, option in arguments.items()}
 
 
 def _rebuilt_class(name: str) -> type | None:

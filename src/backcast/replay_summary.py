@@ -114,7 +114,7 @@ def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummar
         return None  # a pass per candidate
     if hasattr(evaluator, "plan_replay"):
         return _summarize_algorithm_1(evaluator, request, log)
-    if is_learning(request.policy):
+    if is_learning(request.policy) or getattr(request.policy, "repeats_log", False):
         return None
     sample = _sample_events(log)
     policy = start_copy(request.policy, log, RandomStreams.from_seed(request.seed).policy)

@@ -13,7 +13,7 @@ from backcast.comparison import Comparison, compare
 from backcast.errors import OptionError, SourceError
 from backcast.estimate import Estimate
 from backcast.evaluation import evaluate
-from backcast.io import read_log, read_obd, read_vw, scan_log
+from backcast.io import read_log, read_obd, read_vw, scan_log, scan_vw
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.provenance import LogSource, Provenance, build_object, package_versions
@@ -23,6 +23,7 @@ READERS: dict[str, Callable[..., Log | LogStream]] = {
     "read_log": read_log,
     "scan_log": scan_log,
     "read_vw": read_vw,
+    "scan_vw": scan_vw,
     "read_obd": read_obd,
 }
 
@@ -188,7 +189,7 @@ def _figures(result: Result) -> list[float | str]:
         figures += [estimate.value, estimate.std_error]
         figures += [] if estimate.interval is None else [estimate.interval.low, estimate.interval.high]
     if isinstance(result, Comparison):
-        for each in result.differences:
+        for each in (*result.differences, *result.lifts.values()):
             figures += [each.value, each.std_error, each.interval.low, each.interval.high]
     return ["nan" if math.isnan(figure) else figure for figure in figures]
 

@@ -15,7 +15,7 @@ from backcast._files import atomic_write, read_text
 from backcast._serialization import from_json, to_json
 from backcast.checks.findings import HealthReport
 from backcast.comparison import Comparison
-from backcast.errors import SourceError
+from backcast.errors import OptionError, SourceError
 from backcast.estimate import Estimate, LogComputation
 from backcast.provenance import Provenance
 from backcast.replay_summary import ReplaySummary
@@ -109,6 +109,7 @@ def result_document(
     result: Result, *, about: Mapping[str, object] | None = None, partial: bool = False, influences: bool = False
 ) -> dict[str, Any]:
     """Return a result as JSON values, with format, version, facts about the log, and provenance by policy."""
+    provenance = {name: to_json(estimate.provenance) for name, estimate in estimates_by_name(result).items()}
     head = {"format": FORMAT, "version": VERSION, "made_by": f"backcast {version('backcast')}", "partial": partial}
     if isinstance(result, Estimate):
         body: dict[str, Any] = {"estimate": result.to_dict(influences=influences)}
@@ -118,7 +119,6 @@ def result_document(
         body = {"estimates": {str(name): each.to_dict(influences=influences) for name, each in result.items()}}
         if len(result) > 1:
             body["verdict"] = to_json(judge(result))
-    provenance = {name: to_json(estimate.provenance) for name, estimate in estimates_by_name(result).items()}
     return {**head, "log": to_json(dict(about or {})), "provenance": provenance, **body}
 
 
@@ -126,7 +126,12 @@ def estimates_by_name(result: Result) -> Mapping[str, Estimate]:
     """Return the estimates of any result; a single one has the empty name."""
     if isinstance(result, Estimate):
         return {"": result}
-    return result.estimates if isinstance(result, Comparison) else result
+    estimates = result.estimates if isinstance(result, Comparison) else result
+    if not isinstance(estimates, Mapping) or not all(isinstance(each, Estimate) for each in estimates.values()):
+        raise OptionError(
+            f"the result is a {type(result).__name__}; give an estimate, a dict of them by name, or a comparison"
+        )
+    return estimates
 
 
 def load_result(path: str | os.PathLike[str]) -> SavedResult:

@@ -4,12 +4,19 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
-from backcast._format import format_interval, format_level, join_names, round_by_width, round_up
+from backcast._format import (
+    format_change,
+    format_interval,
+    format_level,
+    join_names,
+    round_by_width,
+    round_up,
+)
 from backcast.errors import OptionError
-from backcast.estimate import PROGRESSIVE_VALUE, Estimate, Interval
+from backcast.estimate import LOGGED, PROGRESSIVE_VALUE, Difference, Estimate, Interval
 
 Decision: TypeAlias = Literal["better", "worse", "unclear", "not trustworthy"]
 
@@ -56,7 +63,9 @@ class Verdict:
     next_step
         What would lead to a decision; empty if there is one.
     against
-        Every other policy with the decision about the pair.
+        Every other policy, or the baseline, with the decision about the pair.
+    policies
+        Every policy with the decision about it and the baseline; empty without a baseline.
 
     Examples
     --------
@@ -77,6 +86,7 @@ class Verdict:
     reasons: tuple[str, ...] = ()
     next_step: str = ""
     against: tuple[tuple[str, Decision], ...] = ()
+    policies: tuple[tuple[str, Decision], ...] = ()
 
     def __str__(self) -> str:
         return f"{self.decision}: {self.sentence}"
@@ -119,6 +129,64 @@ def judge(
         steps = [_events_needed(estimates[policy], paired, policy, [o for o, d in against if d == "unclear"])]
     sentence = _sentence(decision, policy, against, poor, paired)
     return Verdict(decision, policy, sentence, reasons, " ".join(steps), tuple(against))
+
+
+def judge_lifts(
+    estimates: Mapping[str, Estimate], baseline: Estimate, baseline_name: str, lifts: Mapping[str, Difference]
+) -> Verdict:
+    """Return the verdict on the policy with the highest value against a baseline, with decisions on all policies."""
+    candidates = [name for name in estimates if name != baseline_name]
+    sides = {**{name: estimates[name] for name in candidates}, baseline_name: baseline}
+    verdicts = {
+        name: judge({name: sides[name], baseline_name: baseline}, tuple(lifts.values()), name) for name in candidates
+    }
+    best = max(candidates, key=lambda name: -math.inf if math.isnan(sides[name].value) else sides[name].value)
+    chosen = verdicts[best]
+    decided = tuple((name, verdict.decision) for name, verdict in verdicts.items())
+    sentence, lift = chosen.sentence, lifts.get(best)
+    if lift is not None and chosen.decision != "not trustworthy":
+        sentence = describe_lift(lift)
+    others = [_join_decided(decided, best, decision, _reference(baseline_name)) for decision in DECISIONS]
+    reasons = tuple(dict.fromkeys(reason for verdict in (chosen, *verdicts.values()) for reason in verdict.reasons))
+    return replace(chosen, sentence=" ".join(filter(None, [sentence, *others])), reasons=reasons, policies=decided)
+
+
+def _reference(baseline_name: str) -> str:
+    return "the log did" if baseline_name == LOGGED else baseline_name
+
+
+def describe_lift(lift: Difference) -> str:
+    """Return the lift of a trustworthy estimate in words.
+
+    >>> interval = Interval(-0.02, 0.04, 0.95, "paired by event", "independent", "")
+    >>> print(describe_lift(Difference("a", "logged", 0.01, 0.015, interval)))
+    The log does not show whether a earns more than the log did: 0.010 more per round (95 % interval -0.020 to 0.040).
+    """
+    if lift.relative_interval is None:
+        numbers = f"{format_level(lift.interval)} interval {format_interval(lift.interval)}"
+    else:
+        share, relative = format_change(lift.relative, lift.relative_interval), lift.relative_interval
+        ends = f"{format_change(relative.low, relative)} to {format_change(relative.high, relative)}"
+        numbers = f"{share}, {format_level(relative)} interval {ends}"
+    reference, amount = _reference(lift.second), round_by_width(abs(lift.value), lift.interval)
+    direction = "more" if lift.value >= 0 else "less"
+    if lift.interval.low <= 0 <= lift.interval.high:
+        shown = f"{amount} {direction} per round ({numbers})"
+        return f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
+    return f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})."
+
+
+def _join_decided(decided: Sequence[tuple[str, Decision]], best: str, decision: Decision, reference: str) -> str:
+    """Return a sentence on the other policies with this decision; empty if there are none."""
+    names = [name for name, each in decided if each == decision and name != best]
+    if not names:
+        return ""
+    noun, verb, earns = ("estimates", "are", "earn") if len(names) > 1 else ("estimate", "is", "earns")
+    if decision == "not trustworthy":
+        return f"The {noun} of {join_names(names)} {verb} not trustworthy."
+    if decision == "unclear":
+        return f"The log does not show whether {join_names(names)} {earns} more than {reference}."
+    return f"{join_names(names)} {earns} {'more' if decision == 'better' else 'less'} than {reference}."
 
 
 def _by_difference(paired: Mapping[tuple[str, str], PairedDifference], policy: str, other: str) -> Decision:

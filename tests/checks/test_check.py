@@ -348,6 +348,27 @@ def test_copies_at_other_times_are_not_duplicates() -> None:
     assert check(timed)["duplicates"].verdict == "ok"
 
 
+def test_copies_of_different_contexts_are_found_wherever_they_are() -> None:
+    """400 copies among 8,400 rows in any order: of different contexts, each with the action of its original."""
+    generator = rng(5)
+    order = generator.permutation(np.r_[0:8000, generator.choice(8000, 400, replace=False)])
+    actions = generator.integers(2, size=8000)
+    clicks = (generator.random(8000) < 0.2).astype(np.float64)
+    log = Log(generator.normal(size=(8000, 2)), actions, clicks, np.full(8000, 0.5))[order]
+    finding = check(log)["duplicates"]
+    assert finding.verdict == "warn"
+    assert finding.figure == pytest.approx(400 / 8400)
+    assert "400 events equal an earlier one in every column" in finding.message
+
+
+def test_copies_among_equal_contexts_are_counted_and_not_judged() -> None:
+    """Scattered copies of events that repeat anyway look like chance; the message does not exclude them."""
+    order = rng(5).permutation(np.r_[0:8000, 0:400])
+    finding = check(discrete_log(order))["duplicates"]
+    assert finding.verdict == "ok"
+    assert "equal an earlier one in every column, which may be chance" in finding.message
+
+
 # How a log suits a policy
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from backcast.comparison import Comparison, Difference
-from backcast.estimate import POLICY_VALUE, Interval
+from backcast.comparison import Comparison
+from backcast.estimate import POLICY_VALUE, Difference, Interval
 from backcast.report._summary import summarize
 from backcast.report.charts import COLOURS, curves_chart, differences_chart, plot_result, values_chart
 from tests.support.reports import make_comparison, make_estimate

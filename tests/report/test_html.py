@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from backcast.comparison import Comparison, Difference
+from backcast.comparison import Comparison
 from backcast.diagnostics import ModelDiagnostics, WeightDiagnostics
 from backcast.errors import OptionError, printable
-from backcast.estimate import POLICY_VALUE, Interval
+from backcast.estimate import POLICY_VALUE, Difference, Interval
 from backcast.report._summary import summarize
 from backcast.report.html import report_html, save_report
 from tests.support.reports import HOSTILE, Page, make_comparison, make_estimate

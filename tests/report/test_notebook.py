@@ -7,9 +7,9 @@ from typing import Any
 import pytest
 
 from backcast.checks import Finding, HealthReport
-from backcast.comparison import Comparison, Difference
+from backcast.comparison import Comparison
 from backcast.errors import printable
-from backcast.estimate import POLICY_VALUE, Interval
+from backcast.estimate import POLICY_VALUE, Difference, Interval
 from tests.support.reports import HOSTILE, Page, make_estimate
 
 

@@ -42,7 +42,7 @@ def assert_as_likely(hits: int, runs: int, chance: float, slack: float) -> None:
 @pytest.mark.parametrize("power", [0.5, 0.8])
 def test_fixed_policies(power: float) -> None:
     # The difference is .1, so that hundreds of events are needed. At 400 the interval's allowance for a missed event is
-    # .006, an eighth of the standard error: the power is .05 smaller at .5, and .04 at .8. The plan leaves it out.
+    # .006, an eighth of the standard error: without it in the plan the power would be .05 smaller at .5, and .04 at .8.
     policies = {"second": bc.Fixed([0, 1]), "first": bc.Fixed([1, 0])}
 
     def compared(events: int, seed: int) -> bc.Comparison:
@@ -50,7 +50,8 @@ def test_fixed_policies(power: float) -> None:
 
     events = bc.plan(compared(20_000, 1), 0.1, power=power).needs[0].events
     hits = separated(compared(events, 100 + seed) for seed in range(300))
-    assert_as_likely(hits, 300, power, 0.05)
+    # the pilot has the spread to 0.5 %, which is 0.005 of power
+    assert_as_likely(hits, 300, power, 0.01)
 
 
 def test_a_policy_that_learns() -> None:

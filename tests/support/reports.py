@@ -8,9 +8,9 @@ from typing import Any
 
 import numpy as np
 
-from backcast.comparison import Comparison, Difference
+from backcast.comparison import Comparison
 from backcast.diagnostics import ClockDiagnostics, PermutedDiagnostics, ReplayDiagnostics
-from backcast.estimate import POLICY_VALUE, Estimate, Interval, LearningCurve
+from backcast.estimate import POLICY_VALUE, Difference, Estimate, Interval, LearningCurve
 
 HOSTILE = [
     "<script>alert(1)</script>",

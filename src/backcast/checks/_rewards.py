@@ -205,7 +205,9 @@ def duplicates(facts: LogFacts) -> Finding:
                 f"{math.ceil(float(p.sum())):,}"
             )
     if share < DUPLICATES:
-        message = f"{n_equal:,} events equal an earlier one in every column, no more than chance explains"
+        message = f"{n_equal:,} events equal an earlier one in every column"
+        # copies that are scattered among events of equal contexts have no trace of their own
+        message += ", which may be chance" if n_equal else ""
         return Finding("duplicates", "ok", share, message)
     message += f"; {n_equal:,} events equal an earlier one in every column"
     remedy = "Drop the copies: they make intervals too narrow, and a learning policy would see an event twice"

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from backcast._format import (
     NO_INTERVAL,
     describe_assumption,
     describe_estimand,
+    format_change,
     format_interval,
     format_level,
     format_percent,
@@ -19,8 +20,8 @@ from backcast._format import (
     round_by_width,
 )
 from backcast.errors import OptionError, printable
-from backcast.estimate import Estimate
-from backcast.verdict import judge
+from backcast.estimate import LOGGED, Difference, Estimate
+from backcast.verdict import Verdict, describe_lift, judge, judge_lifts
 
 
 @dataclass(frozen=True)
@@ -28,13 +29,24 @@ class ResultSummary:
     """Estimates by printable name, best first, with paired differences and probabilities of being best if known.
 
     A difference is the first policy minus the second, as in the comparison. ``ranking`` holds ``(name, probability)``
-    pairs; ``notes`` concern all estimates.
+    pairs; ``notes`` concern all estimates. ``lifts`` are relative to the ``baseline``, by name of the policy.
     """
 
     estimates: dict[str, Estimate]
     differences: tuple[Any, ...] = ()
     ranking: tuple[tuple[str, float], ...] = ()
     notes: tuple[str, ...] = ()
+    baseline: Estimate | None = None
+    baseline_name: str = LOGGED
+    lifts: dict[str, Difference] = field(default_factory=dict)
+
+    @property
+    def baseline_value(self) -> float | None:
+        """Value of the baseline, for a line in charts; None without one."""
+        if self.baseline is not None:
+            return self.baseline.value
+        lift = self.lifts.get(self.best)
+        return None if lift is None else self.estimates[self.best].value - lift.value
 
     @property
     def best(self) -> str:
@@ -53,7 +65,8 @@ def summarize(result: Any) -> ResultSummary:
     if isinstance(result, ResultSummary):
         return result
     if isinstance(result, Estimate):
-        return ResultSummary({printable(result.policy): result})
+        lifts = {} if result.lift is None else {printable(result.policy): result.lift}
+        return ResultSummary({printable(result.policy): result}, lifts=lifts)
     estimates = getattr(result, "estimates", result)
     if not isinstance(estimates, Mapping) or not estimates:
         raise OptionError("there is no estimate to report; give an Estimate, a dict of them or a comparison")
@@ -68,6 +81,12 @@ def summarize(result: Any) -> ResultSummary:
         _sort_differences(getattr(result, "differences", ()), {name: rank for rank, name in enumerate(names)}),
         tuple((printable(name), probability) for name, probability in getattr(result, "ranking", ())),
         tuple(getattr(result, "notes", ())),
+        getattr(result, "baseline", None),
+        printable(getattr(result, "baseline_name", LOGGED)),
+        {
+            printable(name): replace(lift, first=printable(lift.first), second=printable(lift.second))
+            for name, lift in getattr(result, "lifts", {}).items()
+        },
     )
 
 
@@ -78,16 +97,20 @@ def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) ->
 
 
 def verdict(summary: ResultSummary) -> str:
-    """Return the highest estimate, what the comparison decides, how reliable that is, and the next step."""
-    best = summary.estimates[summary.best]
-    several = len(summary.estimates) > 1
+    """Return what is decided, first about the baseline, the highest estimate, how reliable it is, and the next step."""
+    best, several = summary.estimates[summary.best], len(summary.estimates) > 1
     interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
     lead = "has the highest estimate:" if several else "would have earned"
-    sentences = [f"{summary.best} {lead} {format_value(best)} per round{interval}."]
+    highest = f"{summary.best} {lead} {format_value(best)} per round{interval}."
     reliability = best.reliability
-    if several:
-        decided = judge(summary.estimates, summary.differences)
-        sentences += [decided.sentence, *(f"{reason}." for reason in decided.reasons), decided.next_step]
+    decided = decide(summary)
+    if decided is None:
+        lift = summary.lifts.get(summary.best)
+        sentences = [highest, describe_lift(lift) if lift is not None and reliability.is_trustworthy else ""]
+    else:
+        # the verdict on a baseline comes first; one on the other policies follows the highest of them
+        first = [decided.sentence, highest] if summary.baseline is not None else [highest, decided.sentence]
+        sentences = [*first, *(f"{reason}." for reason in decided.reasons), decided.next_step]
         if decided.decision == "not trustworthy":
             return " ".join(filter(None, sentences))
     if reliability.reasons:
@@ -98,9 +121,22 @@ def verdict(summary: ResultSummary) -> str:
     return " ".join(filter(None, sentences))
 
 
+def decide(summary: ResultSummary) -> Verdict | None:
+    """Return the verdict on the policies and their baseline; None for one estimate without a baseline."""
+    if summary.baseline is not None:
+        return judge_lifts(summary.estimates, summary.baseline, summary.baseline_name, summary.lifts)
+    return judge(summary.estimates, summary.differences) if len(summary.estimates) > 1 else None
+
+
 def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
-    """Return one row per policy: value, interval with its fine print, reliability, probability of being best."""
+    """Return one row per policy: value, lift, interval with its fine print, reliability, probability of being best.
+
+    The first row is the baseline, unless it is one of the policies.
+    """
     probabilities = dict(summary.ranking)
+    estimates = dict(summary.estimates)
+    if summary.baseline is not None and summary.baseline_name not in estimates:
+        estimates = {summary.baseline_name: summary.baseline, **estimates}
     return [
         {
             "name": name,
@@ -109,9 +145,25 @@ def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
             "fine_print": describe_interval(estimate),
             "reliability": estimate.reliability,
             "best": format_percent(probabilities[name]) if name in probabilities else "",
+            "is_baseline": name == summary.baseline_name and name not in summary.lifts,
+            **_lift_cells(summary.lifts.get(name)),
         }
-        for name, estimate in summary.estimates.items()
+        for name, estimate in estimates.items()
     ]
+
+
+def _lift_cells(lift: Difference | None) -> dict[str, str]:
+    """Return the lift of one policy as text, absolute and relative; empty without one."""
+    if lift is None:
+        return {"lift": "", "lift_interval": "", "relative": "", "relative_interval": ""}
+    relative = lift.relative_interval
+    ends = () if relative is None else (relative.low, relative.high)
+    return {
+        "lift": round_by_width(lift.value, lift.interval),
+        "lift_interval": format_interval(lift.interval),
+        "relative": "" if relative is None else format_change(lift.relative, relative),
+        "relative_interval": " to ".join(format_change(end, relative) for end in ends),
+    }
 
 
 def describe_interval(estimate: Estimate) -> str:

@@ -63,7 +63,22 @@ def _values_layers(alt: Any, summary: ResultSummary) -> Any:
         rows.append(_interval_row("policy", name, estimate.value, interval, method))
     colour = alt.Color("policy:N", scale=policy_scale(alt, summary, COLOURS), legend=None)
     layers = _interval_layers(alt, rows, "policy", VALUE_TITLE, colour)
-    return _set_size(alt.layer(*layers), rows, "policy", "Values")
+    chart = _set_size(alt.layer(*_baseline_layers(alt, summary, "x"), *layers), rows, "policy", "Values")
+    return chart.properties(description=f"{chart.description}{_describe_baseline(summary)}")
+
+
+def _baseline_layers(alt: Any, summary: ResultSummary, channel: str) -> list[Any]:
+    """Return a dashed line at the value of the baseline; none without one."""
+    if summary.baseline_value is None:
+        return []
+    rule = alt.Chart(alt.Data(values=[{"baseline": finite_or_none(summary.baseline_value)}]))
+    rule = rule.mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.5)
+    return [rule.encode(**{channel: alt.X("baseline:Q") if channel == "x" else alt.Y("baseline:Q")})]
+
+
+def _describe_baseline(summary: ResultSummary) -> str:
+    value = summary.baseline_value
+    return "" if value is None else f" Dashed line: the baseline, {summary.baseline_name}, {format_number(value)}."
 
 
 def _interval_row(key: str, name: str, value: float, interval: Interval | None, method: str) -> dict[str, Any]:
@@ -142,7 +157,8 @@ def curves_chart(summary: ResultSummary) -> Any:
     bands = base.mark_area().encode(y=low, y2="high:Q", opacity=visible_opacity(alt, 0.15, 0.02))
     lines = line_layers(alt, base, summary, learners, ("policy", "rounds", "value", "band"))
     texts = "; ".join(_describe_curve(name, [row for row in rows if row["policy"] == name]) for name in learners)
-    return finish_chart(alt, [bands, *lines], 300, f"Average reward by round, as each policy learns. {texts}.")
+    description = f"Average reward by round, as each policy learns. {texts}.{_describe_baseline(summary)}"
+    return finish_chart(alt, [*_baseline_layers(alt, summary, "y"), bands, *lines], 300, description)
 
 
 def line_layers(

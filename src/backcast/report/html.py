@@ -17,6 +17,7 @@ from backcast._files import atomic_write
 from backcast._format import MISSING, format_number, format_percent
 from backcast.checks.findings import HealthReport
 from backcast.checks.log import check
+from backcast.estimate import LOGGED as LOGGED_BASELINE
 from backcast.estimate import Estimate
 from backcast.grading import GRADES, GradedDiagnostic, bias_bound, grade_diagnostics
 from backcast.log import Log
@@ -117,6 +118,8 @@ def report_html(
         verdict_grade=max((estimate.reliability.grade for estimate in summary.estimates.values()), key=GRADES.index),
         names=list(summary.estimates),
         rows=policy_rows(summary),
+        lifts=bool(summary.lifts),
+        baseline_caption=_baseline_caption(summary),
         fine_print=fine_prints.pop() if len(fine_prints) == 1 else "",
         differences=difference_rows(summary),
         paired=all(difference.interval.method.startswith("paired") for difference in summary.differences),
@@ -137,6 +140,13 @@ def report_html(
         bundle=Markup(bundle),
         script=Markup(script),
     )
+
+
+def _baseline_caption(summary: ResultSummary) -> str:
+    if summary.baseline_value is None:
+        return ""
+    name = "what the log earned" if summary.baseline_name == LOGGED_BASELINE else summary.baseline_name
+    return f" The dashed line is {name}."
 
 
 def collect_replays(summary: ResultSummary, log: Log | None = None) -> dict[str, ReplaySummary]:

@@ -33,13 +33,12 @@ def mime_bundle(text: str, html: str, include: Iterable[str] | None, exclude: It
 def result_html(result: Any) -> str:
     """Return the verdict, tables of values and differences, and the chart of an estimate or a comparison."""
     summary = summarize(result)
-    rows = [
-        [row["name"], row["value"], row["interval"], row["reliability"].label, row["best"]]
-        for row in policy_rows(summary)
-    ]
-    n_columns = 5 if summary.ranking else 4
-    heads = ("Policy", "Value", "Interval", "Reliability", "Best")
-    tables = _table(heads[:n_columns], [row[:n_columns] for row in rows])
+    rows = policy_rows(summary)
+    columns = {"Policy": "name", "Value": "value", "Interval": "interval"}
+    columns |= {"Lift": "lift", "In %": "relative", "Its interval": "relative_interval"} if summary.lifts else {}
+    columns |= {"Reliability": "reliability"} | ({"Best": "best"} if summary.ranking else {})
+    cells = [[getattr(row[key], "label", row[key]) for key in columns.values()] for row in rows]
+    tables = _table(tuple(columns), cells)
     if summary.differences:
         differences = [[row["name"], row["value"], row["interval"]] for row in difference_rows(summary)]
         tables += _table(("Difference", "Value", "Interval"), differences)

@@ -11,11 +11,13 @@ from backcast._format import (
     NO_INTERVAL,
     describe_assumption,
     describe_estimand,
+    format_change,
     format_interval,
     format_level,
     format_number,
     format_percent,
     format_value,
+    round_by_width,
 )
 from backcast.errors import printable
 from backcast.estimate import Estimate
@@ -53,6 +55,7 @@ def estimate_text(estimate: Estimate) -> str:
     reasons = f" ({'; '.join(reliability.reasons)})" if reliability.reasons else ""
     lines = [
         ("interval", _describe_interval(estimate)),
+        ("lift", _describe_lift(estimate)),
         ("estimand", describe_estimand(estimate)),
         ("method", _describe_method(estimate)),
         ("accepted", _describe_acceptance(diagnostics)),
@@ -81,6 +84,16 @@ def _describe_interval(estimate: Estimate) -> str:
         return NO_INTERVAL
     fine_print = f"{format_level(interval)}, {interval.method}; {describe_assumption(interval)}"
     return f"{format_interval(interval)} ({fine_print})"
+
+
+def _describe_lift(estimate: Estimate) -> str:
+    """Return the difference to what the log earned; empty if it is not known."""
+    lift = estimate.lift
+    if lift is None:
+        return ""
+    share = "" if lift.relative_interval is None else f", {format_change(lift.relative, lift.relative_interval)}"
+    value = round_by_width(lift.value, lift.interval)
+    return f"{value} over the log's own mean{share} ({format_level(lift.interval)} {format_interval(lift.interval)})"
 
 
 def _describe_method(estimate: Estimate) -> str:
@@ -161,25 +174,40 @@ def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def estimates_table(summary: ResultSummary) -> Table:
-    """Return a rich table of estimates, best first: value, interval, reliability."""
+    """Return a rich table of estimates, the baseline and then best first: value, interval, lift, reliability."""
     from rich.text import Text
 
-    estimates = summary.estimates.values()
-    levels = {format_level(estimate.interval) for estimate in estimates if estimate.interval is not None}
-    rates = [estimate.diagnostics.to_dict().get("acceptance_rate", math.nan) for estimate in estimates]
-    with_rates = not all(map(math.isnan, rates))
+    estimates = summary.estimates
+    levels = {format_level(estimate.interval) for estimate in estimates.values() if estimate.interval is not None}
+    rates = {
+        name: estimate.diagnostics.to_dict().get("acceptance_rate", math.nan) for name, estimate in estimates.items()
+    }
+    with_rates = not all(map(math.isnan, rates.values()))
     interval = f"{levels.pop()} interval" if len(levels) == 1 else "interval"
-    optional = {"accepted": with_rates, "best": bool(summary.ranking)}
-    shown = {name: RIGHT for name, is_shown in optional.items() if is_shown}
+    rows = policy_rows(summary)
+    optional: dict[str, tuple[bool, Mapping[str, Any]]] = {
+        "accepted": (with_rates, RIGHT),
+        "lift": (bool(summary.lifts), NUMBER),
+        "in %": (any(row["relative"] for row in rows), NUMBER),
+        "its interval": (any(row["relative"] for row in rows), NO_WRAP),
+        "best": (bool(summary.ranking), RIGHT),
+    }
+    shown = {name: options for name, (is_shown, options) in optional.items() if is_shown}
     table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": FOLD})
-    for row, rate in zip(policy_rows(summary), rates, strict=True):
+    for row in rows:
+        cells = {
+            "accepted": format_percent(rates.get(row["name"], math.nan)),
+            "lift": row["lift"],
+            "in %": row["relative"],
+            "its interval": row["relative_interval"],
+            "best": row["best"],
+        }
         # Text, not markup: a name such as "[red]" is shown unchanged
         table.add_row(
             Text(row["name"]),
             row["value"],
             row["interval"],
-            *([format_percent(rate)] if with_rates else []),
-            *([row["best"]] if summary.ranking else []),
+            *(cells[name] for name in shown),
             Text(row["reliability"].label, style=STYLES[row["reliability"].grade]),
         )
     return table
