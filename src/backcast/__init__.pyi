@@ -13,7 +13,6 @@ from backcast.checks.findings import HealthReport as HealthReport
 from backcast.checks.findings import PolicyFit as PolicyFit
 from backcast.checks.log import check as check
 from backcast.comparison import Comparison as Comparison
-from backcast.comparison import Difference as Difference
 from backcast.comparison import compare as compare
 from backcast.errors import BackcastError as BackcastError
 from backcast.errors import ColumnError as ColumnError
@@ -31,6 +30,7 @@ from backcast.errors import ResourceError as ResourceError
 from backcast.errors import SourceError as SourceError
 from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError
+from backcast.estimate import Difference as Difference
 from backcast.estimate import Estimate as Estimate
 from backcast.estimate import Interval as Interval
 from backcast.estimate import LearningCurve as LearningCurve
@@ -83,6 +83,7 @@ from backcast.io.stream import LogStream as LogStream
 from backcast.io.tables import read_log as read_log
 from backcast.io.tables import scan_log as scan_log
 from backcast.io.vw import read_vw as read_vw
+from backcast.io.vw import scan_vw as scan_vw
 from backcast.log import Log as Log
 from backcast.monitoring import Monitor as Monitor
 from backcast.planning import Plan as Plan
@@ -102,6 +103,8 @@ from backcast.policies.linear import EpsilonGreedy as EpsilonGreedy
 from backcast.policies.linear import LinearThompson as LinearThompson
 from backcast.policies.linear import LinUCB as LinUCB
 from backcast.policies.linear import Softmax as Softmax
+from backcast.policies.wrappers import Delayed as Delayed
+from backcast.policies.wrappers import WarmStart as WarmStart
 from backcast.propensities.estimate import PropensityDiagnostics as PropensityDiagnostics
 from backcast.propensities.estimate import PropensityEstimate as PropensityEstimate
 from backcast.propensities.estimate import estimate_propensities as estimate_propensities
@@ -126,9 +129,13 @@ from backcast.reward_models.regression import Constant as Constant
 from backcast.reward_models.regression import Joint as Joint
 from backcast.reward_models.regression import PerAction as PerAction
 from backcast.reward_models.regression import RewardModel as RewardModel
+from backcast.searching import Candidate as Candidate
+from backcast.searching import SearchResult as SearchResult
+from backcast.searching import search as search
 from backcast.tracing import ClockTrace as ClockTrace
 from backcast.tracing import Trace as Trace
 from backcast.tracing import trace as trace
+from backcast.tuning import OptunaObjective as OptunaObjective
 from backcast.verdict import Verdict as Verdict
 
 __version__: str
