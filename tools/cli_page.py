@@ -36,7 +36,7 @@ second one exits at once. In both cases the exit code is 130.
 """
 RUN_FILE = """## The run file
 
-`evaluate`, `compare`, `check` and `plan` take a run file (its name ends in `.toml`) in place of a log;
+`evaluate`, `compare`, `search`, `check` and `plan` take a run file (its name ends in `.toml`) in place of a log;
 `backcast init LOG` writes one with comments. A flag overrides the file, and `--policy` replaces all of its policies.
 Paths start from the folder of the file. An unknown key is refused, and the nearest known one suggested; keys that a
 command does not use are ignored, so that one file serves all commands. The key `log` is the path of the log; policies

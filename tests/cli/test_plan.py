@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.cli import EVEN_OR_MORE, LOG_AND_COLUMNS, golden, run, tidy, write_click_log
+from tests.support.cli import EVEN_OR_MORE, golden, run, tidy, write_click_log
 
 PLAN = f"{EVEN_OR_MORE} --difference 0.1"
 ASSUMED = "--reward-sd 0.5 --weight 2 --horizon 10 --difference 0.1 --difference 0.2"
@@ -46,7 +46,6 @@ class TestPlan:
         [
             ("plan --reward-sd 1 --weight 2", "the difference to detect is missing"),
             ("plan --difference 0.1", "there is neither a pilot log nor an assumption"),
-            (f"plan {LOG_AND_COLUMNS} --policy uniform --difference 0.1", "a comparison needs two"),
             (f"plan {ASSUMED} --png no/plan.png", "the chart cannot be written to 'no/plan.png'"),
         ],
     )

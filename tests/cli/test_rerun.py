@@ -111,7 +111,7 @@ def test_from_python_with_a_policy_and_a_log_of_ones_own(log_file: Path) -> None
     log = bc.read_log(log_file, **COLUMNS)
     policy = bc.FromScores(lambda x: np.column_stack([x[:, 0], 1 - x[:, 0]]), epsilon=0.5)
     file = bc.save_result(bc.evaluate(log, policy, bc.DR(), reward_model=bc.CrossFit(bc.Joint())), "r.json")
-    with pytest.raises(bc.OptionError, match=r"the policy is a Python object of .*FromScores, which cannot be built"):
+    with pytest.raises(bc.OptionError, match=r"scores of the policy is a Python object of .*lambda>, which"):
         bc.rerun_result(file)
     assert bc.rerun_result(file, policies={"": policy}).same
     part = bc.save_result(bc.evaluate(log[:200], bc.Uniform(), bc.SNIPS()), "part.json")

@@ -16,30 +16,31 @@ import pytest
 import backcast as bc
 
 PROMISED = {
-    "the log": "Log LogStream read_log read_obd read_vw scan_log",
+    "the log": "Log LogStream read_log read_obd read_vw scan_log scan_vw",
     "policies": """
-        Compiled EpsilonGreedy Fixed FromClassifier FromScores LinUCB LinearThompson Logged RoundRobin Softmax UCB1
-        Uniform
+        Compiled Delayed EpsilonGreedy Fixed FromClassifier FromScores LinUCB LinearThompson Logged RoundRobin Softmax
+        UCB1 Uniform WarmStart
     """,
     "reward models": "Constant CrossFit Fitted Joint LowVariance PerAction Progressive Split",
     "propensities": "estimate_propensities mix_logs with_estimated_propensities",
     "questions": """
-        check compare evaluate load_result plan rerun_result reward_distribution save_report save_result trace
+        check compare evaluate load_result plan rerun_result reward_distribution save_report save_result search trace
     """,
     "evaluators": """
         BaselineIPS CAB CADR CVaR ClippedIPS ClockReplay DM DR DRns IPS MRDR Monitor PessimisticDR RS Replay
         RewardQuantile SNDR SNIPS ShrinkageDR StableVar SubGaussian SwitchDR WC
     """,
     "assumptions": "PlanAssumptions",
+    "objectives": "OptunaObjective",
     "acceptance rules": "Budget Quantile WorstCase",
     "intervals": """
         AdjustedStudent Anytime BCa Betting Bootstrap ClopperPearson CressieRead EmpiricalBernstein GroupJackknife
         Hoeffding InfinitesimalJackknife Normal Segments Student TheoremTwo
     """,
     "results": """
-        ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan PolicyFit
-        PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RerunReport
-        Reliability RewardDistribution SavedResult Trace Verdict
+        Candidate ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan
+        PolicyFit PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RerunReport
+        Reliability RewardDistribution SavedResult SearchResult Trace Verdict
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """
@@ -102,8 +103,8 @@ def test_documented_parameters_are_those_of_the_signature(name: str) -> None:
     item = getattr(bc, name)
     text = inspect.getdoc(item) or ""
     if "Parameters\n" in text:
-        # scan_log refers to the parameters of read_log and documents only those it adds
-        assert documented(text) == ({"batch_rows"} if name == "scan_log" else parameters_of(item))
+        # scan_log and scan_vw refer to the parameters of read_log and read_vw, and document only those they add
+        assert documented(text) == ({"batch_rows"} if name.startswith("scan_") else parameters_of(item))
 
 
 def test_types_and_lazy_homes_name_the_same_things() -> None:

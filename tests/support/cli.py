@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -9,9 +10,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+from jsonschema import Draft202012Validator
 
 from backcast.cli import main
 
+SCHEMA_FILE = Path(__file__).parents[2] / "src" / "backcast" / "cli" / "output.schema.json"
+OUTPUT_SCHEMA = Draft202012Validator(json.loads(SCHEMA_FILE.read_text(encoding="utf-8")))
 GOLDEN = Path(__file__).parents[1] / "golden" / "cli"
 
 # Eight events, even odds: mail earned 1, 0, 1, 0 and none 1, 1, 1, 0. By hand, the inverse propensity score of

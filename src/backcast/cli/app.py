@@ -11,10 +11,11 @@ import typer
 
 from backcast._logging import logger
 from backcast.cli import options as o
+from backcast.cli.address_space import check_address_space, reserve_less_address_space
 from backcast.cli.settings import Settings, command
 from backcast.cli.signals import watch_signals
 from backcast.cli.streams import FilesNotWritten, discard_output, tolerant_streams
-from backcast.errors import BackcastError, OptionError, ResourceError, StopEvaluation, printable
+from backcast.errors import BackcastError, OptionError, ResourceError, StopEvaluation, is_lack_of_memory, printable
 
 FAILED, DIFFERENT, INTERRUPTED = 1, 9, 130
 # errors of a standard output that cannot be written; those of files have a file name
@@ -24,9 +25,13 @@ UsageError: type[Exception] = typer.BadParameter.__mro__[1]
 
 EXIT_CODES = (
     "Exit codes: 0 success; 1 unexpected failure, with a traceback; 2 bad input; 6 the log does not support the "
-    "question; 7 out of memory, disk space or time; 8 the policy raised an exception or broke its contract; 130 or 143 "
+    "question; 7 out of memory, disk space or time; 8 the policy or a model raised or broke its contract; 130 or 143 "
     "interrupted by Ctrl-C or SIGTERM, after the result so far was printed and marked as partial. With --json, errors "
     "are JSON too."
+)
+REQUIREMENT_EXIT_CODES = (
+    "Exit codes with --require: 0 all requirements are met; 3 the log contradicts one of them; 4 the log does not show "
+    "whether one is met; 5 an estimate is not trustworthy."
 )
 CHECK_EXIT_CODES = "Exit codes: 1 at least one check failed; others as for evaluate."
 NEWS_EXAMPLE = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
@@ -56,8 +61,11 @@ def main(arguments: Sequence[str] | None = None) -> int:
     """Run the command line and return its exit code; every expected error is one line on the error stream."""
     words = list(sys.argv[1:] if arguments is None else arguments) or ["--help"]
     as_json = "--json" in words
+    reserve_less_address_space()
     with tolerant_streams(), watch_signals() as signals:
         try:
+            if not {"--help", "--version"}.intersection(words):
+                check_address_space()
             # not app(words): that replaces sys.excepthook, and exits instead of raising errors
             code = typer.main.get_command(app).main(args=words, prog_name="backcast", standalone_mode=False)
             sys.stdout.flush()
@@ -97,8 +105,7 @@ def _as_backcast_error(problem: Exception) -> BackcastError | None:
         message: str = getattr(problem, "format_message", problem.__str__)()
         path = getattr(getattr(problem, "ctx", None), "command_path", "backcast")
         return OptionError(f"{message.rstrip('.')}; see '{path} --help'")
-    # Python reports a thread without memory for its stack as a RuntimeError
-    if isinstance(problem, MemoryError) or str(problem) == "can't start new thread":
+    if is_lack_of_memory(problem):
         return ResourceError(
             f"memory ran out ({str(problem) or 'no more is available'}); use fewer columns, a smaller hash_size or "
             "fewer rows, or a machine with more"
@@ -118,8 +125,8 @@ def _print_error_document(kind: str, message: str, exit_code: int) -> None:
     sys.stdout.flush()
 
 
-def _exit_if(condition: bool, code: int) -> None:
-    if condition:
+def _exit_with(code: int) -> None:
+    if code != 0:
         raise typer.Exit(code)
 
 
@@ -166,6 +173,13 @@ def init(
         str | None,
         typer.Option(help="File format, if the name does not show it: parquet, csv, tsv, ndjson, dsjson ..."),
     ] = None,
+    delimiter: Annotated[
+        str | None, typer.Option(metavar="CHARACTER", help="Delimiter of CSV; found from the file if not given.")
+    ] = None,
+    encoding: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="Encoding of CSV, such as latin-1; found from the file if not given."),
+    ] = None,
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing run file.")] = False,
     json: o.JSON = False,
     quiet: o.QUIET = False,
@@ -173,7 +187,8 @@ def init(
     """Guess the role of each column of a log, and write a run file with comments."""
     from backcast.cli.init import write_run_file
 
-    write_run_file(log, out, format, force=force, json=json, quiet=quiet)
+    reading = {"format": format, "delimiter": delimiter, "encoding": encoding}
+    write_run_file(log, out, reading, force=force, json=json, quiet=quiet)
 
 
 @command(
@@ -189,19 +204,42 @@ def evaluate(settings: Settings) -> None:
     """Estimate what policies would have earned on a log."""
     from backcast.cli.commands import run_policies
 
-    _exit_if(run_policies(settings, paired=False), INTERRUPTED)
+    _exit_with(run_policies(settings, paired=False))
 
 
 @command(
     app,
-    (*o.LOG, *o.PAIRED_RUN, *o.EXECUTION, *o.OUTPUT),
-    epilog=_epilog(f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS}", "backcast compare run.toml"),
+    (*o.LOG, *o.PAIRED_RUN, *o.COMPARISON, *o.EXECUTION, *o.OUTPUT),
+    epilog=_epilog(
+        f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS} --require better",
+        "backcast compare run.toml",
+        f"{REQUIREMENT_EXIT_CODES}\n\n{EXIT_CODES}",
+    ),
 )
 def compare(settings: Settings) -> None:
-    """Compare policies: paired differences on the same events with the same random numbers, and a ranking."""
+    """Compare policies with what the log earned, and with each other: paired differences on the same events."""
     from backcast.cli.commands import run_policies
 
-    _exit_if(run_policies(settings, paired=True), INTERRUPTED)
+    _exit_with(run_policies(settings, paired=True))
+
+
+@command(
+    app,
+    (
+        *(*o.LOG, *o.SEARCH),
+        *(option for option in o.EXECUTION if option.key != "checkpoint"),
+        *(option for option in o.OUTPUT if option.key == "save_json"),
+    ),
+    epilog=_epilog(
+        f"backcast search {NEWS_COLUMNS} --policy linucb:batch_size=10 --grid alpha=0.03,0.1,0.3,1 --horizon 100",
+        "backcast search run.toml",
+    ),
+)
+def search(settings: Settings) -> None:
+    """Find the best of many settings of a policy, and what it earns on events that did not choose it."""
+    from backcast.cli.search import run_search
+
+    run_search(settings)
 
 
 @command(
@@ -216,7 +254,7 @@ def check(settings: Settings, policy: str | None) -> None:
     """Check a log for faults, and show remedies."""
     from backcast.cli.commands import run_check
 
-    _exit_if(run_check(settings, policy), FAILED)
+    _exit_with(FAILED if run_check(settings, policy) else 0)
 
 
 @command(
@@ -303,7 +341,7 @@ def rerun(
     from backcast.cli.rerun import run_again
 
     is_same = run_again(result, log, import_code=import_code, force=force, jobs=jobs, json=json, quiet=quiet)
-    _exit_if(not is_same, DIFFERENT)
+    _exit_with(0 if is_same else DIFFERENT)
 
 
 @app.command(epilog=f"Example:\n\nbackcast demo\n\n{EXIT_CODES}")
@@ -323,4 +361,4 @@ def demo(
     if log is not None:
         write_demo_log(log, quiet=quiet or json)
     else:
-        _exit_if(run_demo(Settings({"report": report}, json=json, quiet=quiet), seed), INTERRUPTED)
+        _exit_with(run_demo(Settings({"report": report}, json=json, quiet=quiet), seed))

@@ -20,6 +20,7 @@ from backcast.cli.output import (
 )
 from backcast.cli.paths import check_outputs
 from backcast.cli.progress import print_status
+from backcast.cli.requirements import check_requirement, parse_requirement, worst_exit_code
 from backcast.cli.rerun import with_factories
 from backcast.cli.run import (
     RunOptions,
@@ -41,14 +42,16 @@ from backcast.report.text import FOLD, NO_WRAP, NUMBER, make_table
 from backcast.results import load_result
 
 # of the demo: some seconds on two cores; the policies learn after every ten visitors
-HORIZON, BATCH, REPLICATES, JOBS = 200, 10, 48, 2
+HORIZON, BATCH, REPLICATES, JOBS = 1000, 10, 32, 2
+INTERRUPTED = 130  # exit code of a partial result
 ASSUMPTIONS = ("reward_sd", "weight", "horizon", "agreement", "run_sd")
 
 
-def run_policies(settings: Settings, *, paired: bool) -> bool:
-    """Evaluate policies on a log, or compare them if ``paired``; return whether the result is partial."""
+def run_policies(settings: Settings, *, paired: bool) -> int:
+    """Evaluate policies on a log, or compare them if ``paired``; return the exit code."""
     check_output_paths(settings)
     options = read_run_options(settings, paired=paired)
+    requirements = [parse_requirement(text, options.policies) for text in settings.get_list("require") if paired]
     log = open_log(settings)
     result: Any = (run_comparison if paired else run_evaluations)(log, options, quiet=settings.silent)
     estimates = result.estimates if paired else result
@@ -56,7 +59,9 @@ def run_policies(settings: Settings, *, paired: bool) -> bool:
         raise StopEvaluation("no estimate was finished")
     missing = [name for name in options.policies if name not in estimates]
     result = with_factories(result, options)
-    return deliver(result, describe_log(log, settings.get("log")), settings, missing)
+    gates = [] if missing else [check_requirement(requirement, result) for requirement in requirements]
+    partial = deliver(result, describe_log(log, settings.get("log")), settings, missing, gates)
+    return INTERRUPTED if partial else worst_exit_code(gates)
 
 
 def run_check(settings: Settings, policy: str | None) -> bool:
@@ -158,8 +163,8 @@ def write_demo_log(path: str, *, quiet: bool) -> None:
         print_status("Action: article. Reward: clicked. Propensity: probability.")
 
 
-def run_demo(settings: Settings, seed: int) -> bool:
-    """Compare four policies on the embedded log; return whether the result is partial."""
+def run_demo(settings: Settings, seed: int) -> int:
+    """Compare four policies on the embedded log; return the exit code."""
     check_output_paths(settings)
     if not settings.silent:
         print_status(
@@ -176,4 +181,4 @@ def run_demo(settings: Settings, seed: int) -> bool:
     # exchangeable, because the logger did not learn that day and visitors are independent
     keywords = {"horizon": HORIZON, "replicates": REPLICATES, "exchangeable": True, "n_jobs": JOBS, "seed": seed}
     comparison = run_comparison(log, RunOptions(policies, keywords=keywords), quiet=settings.silent)
-    return deliver(comparison, describe_log(log, "embedded: a news page"), settings)
+    return INTERRUPTED if deliver(comparison, describe_log(log, "embedded: a news page"), settings) else 0

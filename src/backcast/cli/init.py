@@ -6,7 +6,7 @@ import json
 import math
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from importlib.resources import files
@@ -24,7 +24,8 @@ from backcast.cli.paths import check_outputs
 from backcast.cli.run import VW_FORMATS
 from backcast.errors import OptionError, SourceError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
-from backcast.io.vw import looks_like_vw, sample_vw
+from backcast.io._vw_files import looks_like_vw
+from backcast.io.vw import sample_vw
 from backcast.report.text import FOLD, make_table
 
 SHORTEST_HORIZON, LONGEST_HORIZON = 10, 1000
@@ -37,7 +38,8 @@ class Draft:
     """Guesses about a log.
 
     ``reward_seen`` are the smallest and largest reward of the sample; ``reward_range`` are known bounds, if the values
-    show them (0 and 1, or -1 and 1). ``events`` may be an estimate; None if it is unknown.
+    show them (0 and 1, or -1 and 1). ``events`` may be an estimate; None if it is unknown. ``reading`` are options that
+    the run file needs to read the log: format, delimiter and encoding.
     """
 
     format: str
@@ -50,6 +52,7 @@ class Draft:
     reward_range: tuple[float, float] | None = None
     horizon: int | None = None
     labels: tuple[str, ...] = ()
+    reading: dict[str, str] = field(default_factory=dict)
 
     @property
     def title(self) -> str:
@@ -61,7 +64,9 @@ class Draft:
         return f"{self.format}: {events}{actions}{rewards}"
 
 
-def write_run_file(log: str, out: str, file_format: str | None, *, force: bool, json: bool, quiet: bool) -> None:
+def write_run_file(
+    log: str, out: str, reading: Mapping[str, str | None], *, force: bool, json: bool, quiet: bool
+) -> None:
     """Guess the role of each column of a log, write a run file with comments, and print the guesses."""
     if not out.lower().endswith(".toml"):
         raise OptionError(f"the run file is {out!r}; its name must end in .toml, which distinguishes it from a log")
@@ -69,7 +74,7 @@ def write_run_file(log: str, out: str, file_format: str | None, *, force: bool, 
     check_writable(out, "run file")
     if os.path.exists(out) and not force:
         raise OptionError(f"{out} exists already; give --force to overwrite it, or --out another.toml")
-    draft = draft_log(log, file_format)
+    draft = draft_log(log, **reading)
     path = log
     if "://" not in log and not os.path.isabs(log):
         path = Path(os.path.relpath(log, os.path.dirname(out) or ".")).as_posix()
@@ -82,11 +87,17 @@ def write_run_file(log: str, out: str, file_format: str | None, *, force: bool, 
         _print_draft(draft, out)
 
 
-def draft_log(log: str, file_format: str | None) -> Draft:
+def draft_log(
+    log: str,
+    format: str | None = None,  # noqa: A002
+    delimiter: str | None = None,
+    encoding: str | None = None,
+) -> Draft:
     """Read the first events of a log, and guess."""
-    if file_format in VW_FORMATS or (file_format is None and looks_like_vw(log)):
-        return _draft_vw_log(log, file_format)
-    sample = take_sample(log, file_format)
+    if format in VW_FORMATS or (format is None and looks_like_vw(log)):
+        return _draft_vw_log(log, format)
+    sample = take_sample(log, format, delimiter=delimiter, encoding=encoding)
+    given = {"format": format, "delimiter": delimiter, "encoding": encoding}
     guesses = guess_columns(sample)
     profiles = (sample.profile(guesses.column(role)) for role in ("reward", "propensity"))
     rewards, propensities = (np.zeros(0) if profile is None else profile.numbers for profile in profiles)
@@ -104,6 +115,7 @@ def draft_log(log: str, file_format: str | None) -> Draft:
         known,
         _feasible_horizon(sample.total, propensities, guesses.n_actions),
         _action_labels(sample, guesses),
+        {name: value for name, value in given.items() if value is not None},
     )
 
 
@@ -130,7 +142,9 @@ def _draft_vw_log(log: str, file_format: str | None) -> Draft:
     n_actions = max((event.n_actions for event in events), default=0)
     horizon = _feasible_horizon(len(events), np.array([event.probability for event in events]), n_actions)
     total = len(events) if len(events) < ROWS else None
-    return Draft(kind, total, n_actions, reward_seen=seen, reward_range=known, horizon=horizon)
+    return Draft(
+        kind, total, n_actions, reward_seen=seen, reward_range=known, horizon=horizon, reading={"format": kind}
+    )
 
 
 def _reward_bounds(rewards: Any) -> tuple[tuple[float, float] | None, tuple[float, float] | None]:

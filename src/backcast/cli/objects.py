@@ -42,6 +42,8 @@ POLICIES = Registry(
         "thompson": "LinearThompson",
         "ucb1": "UCB1",
         "round-robin": "RoundRobin",
+        "warm-start": "WarmStart",
+        "delayed": "Delayed",
     },
 )
 EVALUATORS = Registry(
@@ -116,7 +118,8 @@ def build(text: str, registry: Registry, folder: Path | None = None) -> Any:
     Traceback (most recent call last):
     ...
     backcast.errors.OptionError: there is no policy 'linubc'; did you mean 'linucb'? Built in: uniform, fixed, logged, \
-epsilon-greedy, egreedy, softmax, linucb, thompson, ucb1, round-robin; your own: mymodule:make_policy
+epsilon-greedy, egreedy, softmax, linucb, thompson, ucb1, round-robin, warm-start, delayed; your own: \
+mymodule:make_policy
     """
     name, _, options = text.partition(":")
     factory, _, factory_options = options.partition(":")
@@ -134,6 +137,8 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
     built_in = _normalize(name)
     if built_in in registry.names:
         factory = getattr(importlib.import_module("backcast"), registry.names[built_in])
+        if registry is POLICIES and "policy" in options:
+            options = {**options, "policy": _build_nested(built_in, options["policy"], folder)}
         try:
             return _call(factory, built_in, options)
         except BackcastError:
@@ -156,6 +161,22 @@ def build_from(name: str, options: dict[str, Any], registry: Registry, folder: P
     )
 
 
+def _build_nested(name: str, policy: Any, folder: Path | None) -> Any:
+    """Build the policy inside of another: a table of a run file, or text, in brackets if it has several options.
+
+    >>> _build_nested("warm-start", "(linucb:alpha=0.5,ridge=2)", None)
+    LinUCB(alpha=0.5, ridge=2, batch_size=1)
+    """
+    if isinstance(policy, dict) and isinstance(policy.get("kind"), str):
+        return build_from(
+            policy["kind"], {key: each for key, each in policy.items() if key != "kind"}, POLICIES, folder
+        )
+    if not isinstance(policy, str):
+        raise OptionError(f"{name}: policy is {policy!r}; give a policy, such as policy=(linucb:alpha=0.3)")
+    text = policy.strip()
+    return build(text[1:-1] if text.startswith("(") and text.endswith(")") else text, POLICIES, folder)
+
+
 def _normalize(name: str) -> str:
     return name.strip().lower().replace("_", "-")
 
@@ -166,16 +187,16 @@ def _parse_options(name: str, text: str) -> dict[str, Any]:
     for part in re.split(r",(?![^\[({]*[\])}])", text):
         key, sign, value = part.partition("=")
         if sign:
-            options[key.strip()] = _parse_value(value.strip())
+            options[key.strip()] = parse_value(value.strip())
         elif part.strip():
             raise OptionError(f"{name}: {part.strip()!r} is not an option; write key=value, such as {name}:key=0.5")
     return options
 
 
-def _parse_value(text: str) -> Any:
+def parse_value(text: str) -> Any:
     """Parse a number, a truth value, None or a list; anything else is text.
 
-    >>> _parse_value("0.5"), _parse_value("true"), _parse_value("[0.25, 0.75]"), _parse_value("big")
+    >>> parse_value("0.5"), parse_value("true"), parse_value("[0.25, 0.75]"), parse_value("big")
     (0.5, True, [0.25, 0.75], 'big')
     """
     words = {"true": True, "false": False, "none": None}

@@ -63,6 +63,12 @@ CATEGORIES = Kind(
     lambda value: isinstance(value, bool) or (isinstance(value, dict) and all(map(TEXTS.accepts, value.values()))),
 )
 TABLE = Kind(list[str], "a table of names and policies", _is_table)
+GRID = Kind(
+    list[str],
+    "a table of options and lists of their values",
+    lambda value: isinstance(value, dict),
+    "OPTION=V1,V2,...",
+)
 COLUMN, COLUMNS = replace(TEXT, metavar="COLUMN"), replace(TEXTS, metavar="COLUMN")
 FILE = replace(TEXT, metavar="FILE")
 
@@ -256,6 +262,25 @@ RUN = _panel(
     Option("jobs", COUNT, "Replicates run in parallel; the result does not depend on it.", "1", minimum=1),
 )
 PAIRED_RUN = tuple(option for option in RUN if option.key != "interval")
+COMPARISON = _panel(
+    "The comparison",
+    Option(
+        "baseline",
+        TEXT,
+        "What lifts and the verdict are relative to: logged, which is what the log earned; the name of a policy; or "
+        "none.",
+        "logged",
+        metavar="NAME",
+    ),
+    Option(
+        "require",
+        TEXTS,
+        "What the comparison must show, for the exit code: better or not-worse, the policy with the highest value than "
+        'the baseline; or a comparison such as "linucb > logged + 0.01" or "linucb > logged - 2 %". May be given '
+        "several times.",
+        metavar="REQUIREMENT",
+    ),
+)
 EXECUTION = _panel(
     "Execution",
     Option(
@@ -284,6 +309,19 @@ OUTPUT = _panel(
     Option("report", FILE, "Write an HTML report to this file."),
     Option("save_json", FILE, "Save the result as JSON in this file; 'backcast report' makes a report from it."),
 )
+SEARCH = (
+    *(option for option in RUN if option.key not in ("interval", "replicates")),
+    *_panel(
+        "The search",
+        Option(
+            "grid",
+            GRID,
+            "Values to try of an option of the policy, such as alpha=0.1,0.3,1; policy__alpha for an option of the "
+            "policy inside of warm-start. May be given several times; all combinations are tried.",
+        ),
+        Option("folds", COUNT, "Folds of the events in the value of the best setting.", "5", minimum=2),
+    ),
+)
 PLANNING = _panel(
     "The plan",
     Option("difference", NUMBERS, "Difference in reward per round to detect. May be given several times."),
@@ -295,6 +333,6 @@ PLANNING = _panel(
         "run_sd", NUMBER, "Without a pilot log: standard deviation of a policy's average reward over live runs.", "0"
     ),
 )
-KEYS = {option.key: option for option in (*LOG, *RUN, *EXECUTION, *OUTPUT, *PLANNING)}
+KEYS = {option.key: option for option in (*LOG, *RUN, *COMPARISON, *SEARCH, *EXECUTION, *OUTPUT, *PLANNING)}
 JSON = Annotated[bool, typer.Option("--json", help="Print JSON and nothing else.")]
 QUIET = Annotated[bool, typer.Option("--quiet", help="Print no progress, verdict or notes.")]

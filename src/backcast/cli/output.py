@@ -13,8 +13,10 @@ from typing import TYPE_CHECKING, Any
 from backcast._files import atomic_write, check_writable
 from backcast._format import format_number, join_names
 from backcast._request import is_partial
+from backcast._serialization import to_json
 from backcast.cli.paths import CHECKPOINT, check_outputs
 from backcast.cli.progress import print_status
+from backcast.cli.requirements import GateResult
 from backcast.cli.settings import Settings
 from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
@@ -64,22 +66,32 @@ def check_output_paths(settings: Settings) -> None:
             check_writable(path, what)
 
 
-def deliver(result: Any, about: dict[str, Any], settings: Settings, missing: Sequence[str] = ()) -> bool:
+def deliver(
+    result: Any,
+    about: dict[str, Any],
+    settings: Settings,
+    missing: Sequence[str] = (),
+    gates: Sequence[GateResult] = (),
+) -> bool:
     """Print a dict of estimates or a comparison, write the files, and return whether the result is partial.
 
-    ``missing`` names policies that were not evaluated because the run was stopped.
+    ``missing`` names policies that were not evaluated because the run was stopped; ``gates`` are the results of
+    requirements.
     """
     summary = summarize(result)
     notes = [*summary.notes, *(note for estimate in summary.estimates.values() for note in estimate.notes)]
     partial = bool(missing) or is_partial(notes)
     try:
         if settings.json:
-            print_json(result_document(result, about=about, partial=partial))
+            document = result_document(result, about=about, partial=partial)
+            print_json({**document, "requirements": to_json(list(gates))} if gates else document)
         else:
             _print_summary(summary, about, partial=partial, quiet=settings.quiet)
             sys.stdout.flush()
         if missing:
             print_status(f"stopped before {join_names(missing)}")
+        for gate in () if settings.silent else gates:
+            print_status(f"Requirement {gate.requirement!r}: {gate.outcome}. {gate.reason}")
     except OSError:
         # standard output cannot be written, but the result may have taken long to compute
         _write_files(result, summary, about, settings, partial=partial)

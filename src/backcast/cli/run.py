@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import hashlib
 import logging
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -18,7 +19,15 @@ from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_f
 from backcast.cli.progress import print_status, watch_run
 from backcast.cli.settings import Settings
 from backcast.errors import OptionError, ResourceError, StopEvaluation, did_you_mean
-from backcast.io.limits import IN_PARTS, format_bytes, free_memory
+from backcast.estimate import LOGGED
+from backcast.io.limits import (
+    BYTES_PER_CHARACTER,
+    IN_PARTS,
+    VW_IN_PARTS,
+    format_bytes,
+    free_memory,
+    without_stream_remedy,
+)
 from backcast.io.tables import open_log_files
 
 VW_FORMATS = ("vw", "dsjson", "cb", "adf")
@@ -28,6 +37,7 @@ TABLE_OPTIONS = (
     *("one_hot", "where", "delimiter", "encoding"),
 )
 MEMORY_SHARE = 0.9  # of the free memory that an evaluation may fill: other programs need some as well
+NO_STREAM_REMEDY = "leave out --no-stream to read it in parts"
 ENGINES = ("local", "dask", "ray")
 CONNECT_SECONDS = 10  # for a scheduler to respond, and for its first worker to appear
 
@@ -176,8 +186,13 @@ def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:
     elif keywords["replicates"] is None:
         raise OptionError("replicates is none; differences have no interval without them: give a number or auto")
     policies = make_policies(settings.require("policies", "the policy"), settings.folder)
-    if paired and len(policies) < 2:
-        raise OptionError("one policy is given; a comparison needs two: --policy a=linucb --policy b=uniform")
+    if paired:
+        baseline = settings.get("baseline", LOGGED)
+        keywords["baseline"] = None if baseline == "none" and "none" not in policies else baseline
+        if keywords["baseline"] is None and len(policies) < 2:
+            raise OptionError(
+                "one policy is given; a comparison without a baseline needs two: --policy a=linucb --policy b=uniform"
+            )
     checkpoint = settings.get("checkpoint")
     return RunOptions(policies, evaluator, keywords, engine, None if checkpoint is None else Path(checkpoint))
 
@@ -264,26 +279,18 @@ def run_comparison(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: bo
 def open_log(settings: Settings) -> bc.Log | bc.LogStream:
     """Open the log of the settings: in memory, or as a stream if that is set or the log is large for the memory."""
     path, as_stream = settings.require("log", "the log"), settings.get("stream")
-    is_vw = _is_vw_log(settings, path)
-    if is_vw or settings.get("estimate_propensities"):
+    if _is_vw_log(settings, path):
+        return _open_vw_log(settings, path)
+    if settings.get("estimate_propensities"):
         if as_stream:
-            raise OptionError(
-                "stream is set, but logs of Vowpal Wabbit and logs whose propensities are estimated are read whole; "
-                "leave it out"
-            )
+            raise OptionError("stream is set, but logs whose propensities are estimated are read whole; leave it out")
         try:
-            if not is_vw:
-                return bc.read_log(path, **_column_arguments(settings))
-            file_format = None if settings.get("format") == "vw" else settings.get("format")
-            pairs = settings.get_list("interactions")
-            named: dict[Any, Any] = {(): "auto", ("auto",): "auto", ("none",): None}
-            interactions = named.get(tuple(pairs), pairs)
-            options = _select_arguments(settings, *VW_OPTIONS)
-            return bc.read_vw(path, format=file_format, interactions=interactions, **options)
+            return bc.read_log(path, **_column_arguments(settings))
         except ResourceError as problem:
             # these logs cannot be read in parts
             raise ResourceError(str(problem).replace(IN_PARTS, "read fewer files")) from None
-    stream = open_log_files(path, **_column_arguments(settings))
+    with without_stream_remedy():
+        stream = open_log_files(path, **_column_arguments(settings))
     reason = "" if as_stream is not None else _why_stream(stream, settings.get("jobs", 1))
     if not (as_stream or reason):
         try:
@@ -291,11 +298,40 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
         except (ResourceError, MemoryError) as problem:
             if as_stream is not None:
                 text = str(problem) if isinstance(problem, ResourceError) else f"memory ran out; {IN_PARTS}"
-                raise ResourceError(text.replace(IN_PARTS, "leave out --no-stream to read it in parts")) from None
+                raise ResourceError(text.replace(IN_PARTS, NO_STREAM_REMEDY)) from None
             reason = "the log does not fit in memory"
     if reason and not settings.silent:
         print_status(f"{reason}; it is read in parts (--no-stream reads it whole)")
-    return stream.in_time_order().with_event_count()
+    with without_stream_remedy():
+        return stream.in_time_order().with_event_count()
+
+
+def _open_vw_log(settings: Settings, path: str) -> bc.Log | bc.LogStream:
+    """Read a log of Vowpal Wabbit: in memory, or in parts if that is set or its text is large for the memory."""
+    from backcast.io._vw_files import find_vw_files
+
+    as_stream = settings.get("stream")
+    file_format = None if settings.get("format") == "vw" else settings.get("format")
+    pairs = settings.get_list("interactions")
+    named: dict[Any, Any] = {(): "auto", ("auto",): "auto", ("none",): None}
+    options = {"format": file_format, "interactions": named.get(tuple(pairs), pairs)}
+    options |= _select_arguments(settings, *VW_OPTIONS)
+    reason = ""
+    if as_stream is None:
+        size, free = sum(os.path.getsize(file) for file in find_vw_files(path)), free_memory()
+        if free is not None and BYTES_PER_CHARACTER * size > MEMORY_SHARE * free:
+            reason = f"the log has {format_bytes(size)} of text, and {format_bytes(free)} of memory are free"
+    if not (as_stream or reason):
+        try:
+            return bc.read_vw(path, **options)
+        except (ResourceError, MemoryError) as problem:
+            if as_stream is not None:
+                text = str(problem) if isinstance(problem, ResourceError) else f"memory ran out; {VW_IN_PARTS}"
+                raise ResourceError(text.replace(VW_IN_PARTS, NO_STREAM_REMEDY)) from None
+            reason = "the log does not fit in memory"
+    if reason and not settings.silent:
+        print_status(f"{reason}; it is read in parts (--no-stream reads it whole)")
+    return bc.scan_vw(path, **options)
 
 
 def _why_stream(stream: bc.LogStream, n_jobs: int) -> str:
@@ -311,7 +347,7 @@ def _why_stream(stream: bc.LogStream, n_jobs: int) -> str:
 
 
 def _is_vw_log(settings: Settings, path: str) -> bool:
-    from backcast.io.vw import looks_like_vw
+    from backcast.io._vw_files import looks_like_vw
 
     file_format = settings.get("format")
     if not (file_format in VW_FORMATS or (file_format is None and looks_like_vw(path))):
