@@ -32,6 +32,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
     replayed = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05))
     comparison = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, bc.ClockReplay(), **fast)
     health = bc.check(log, bc.Uniform())
+    found = bc.search(log, bc.UCB1, {"exploration": [0.5, 2.0]}, horizon=10)
     return {
         "fixed policy": bc.evaluate(log, bc.Uniform(), bc.IPS()),
         "doubly robust": bc.evaluate(log, bc.Uniform(), bc.DR()),
@@ -49,6 +50,8 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "comparison": comparison,
         "difference": comparison.differences[0],
         "plan": bc.plan(comparison, 0.05),
+        "search": found,
+        "candidate": found.candidates[0],
         "health": health,
         "finding": health.findings[0],
         "policy fit": health.policy,
