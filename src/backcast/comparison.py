@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from backcast._differences import (
 )
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
+from backcast._format import join_names
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
@@ -107,6 +108,29 @@ class Comparison(ContentEquality):
             return judge(self.estimates, self.differences)
         return judge_lifts(self.estimates, self.baseline, self.baseline_name, self.lifts)
 
+    @overload
+    def __getitem__(self, key: str) -> Estimate: ...
+    @overload
+    def __getitem__(self, key: tuple[str, str]) -> Difference: ...
+    def __getitem__(self, key: str | tuple[str, str]) -> Estimate | Difference:
+        """Return the estimate of one policy, or the first of two minus the second, whichever is stored first.
+
+        The baseline has its name, such as "logged"; a difference to it is a lift, or the negative of one.
+        """
+        estimates = self.estimates if self.baseline is None else {**self.estimates, self.baseline_name: self.baseline}
+        wanted = key if isinstance(key, tuple) else (key,)
+        unknown = next((name for name in wanted if name not in estimates), None)
+        if unknown is not None or len(wanted) > 2 or len(set(wanted)) < len(wanted):
+            problem = "give one name or two that differ" if unknown is None else f"there is no policy {unknown!r}"
+            raise OptionError(f"{problem}; there are {join_names([repr(name) for name in estimates])}")
+        if len(wanted) == 1:
+            return estimates[wanted[0]]
+        first, second = wanted
+        for stored in (*self.differences, *self.lifts.values()):
+            if (stored.first, stored.second) in ((first, second), (second, first)):
+                return stored if stored.first == first else -stored
+        raise OptionError(f"the difference of {first!r} and {second!r} has no standard error, so it is not known")
+
     def __str__(self) -> str:
         lines = [f"{name}: {estimate.value:.4g} {estimate.interval}" for name, estimate in self.estimates.items()]
         if self.baseline is not None and self.baseline_name not in self.estimates:
@@ -151,15 +175,18 @@ class Comparison(ContentEquality):
 
         return plot_result(self)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import result_html
+    def to_frame(self) -> Any:
+        """Return one row per policy as an Arrow table, that of the baseline first; missing numbers are null.
 
-        return result_html(self)
+        Columns: ``policy``, its name; ``description``, as it is written in code; ``is_baseline``; ``value``,
+        ``std_error``, ``low``, ``high``, ``level`` and ``method`` of the interval; ``lift``, ``lift_std_error``,
+        ``lift_low``, ``lift_high``, ``relative_lift``, ``relative_lift_low``, ``relative_lift_high`` over the
+        ``baseline``; ``decision`` against it; ``grade``; ``probability_best``; ``events``, ``horizon``, ``evaluator``.
+        ``.to_pandas()`` makes a frame of pandas, ``polars.from_arrow(...)`` one of Polars.
+        """
+        from backcast.report.frames import comparison_frame
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return comparison_frame(self)
 
 
 def compare(
