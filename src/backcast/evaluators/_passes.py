@@ -174,6 +174,24 @@ class _Influences(NamedTuple):
             yield direct, history
 
 
+class BaselineInfluences(NamedTuple):
+    """Influences of events on what a curve is compared with.
+
+    ``fixed`` are those on a fixed policy or on the mean of the logged rewards, ``(n,)`` and over n. For a policy that
+    was run in the same passes, ``direct`` and ``history`` are by pass, ``values`` are its values, and the others are
+    as in :class:`InfluenceTable`: predicted history term, kappa, and events in common with the policy in different passes
+    relative to the same pass.
+    """
+
+    fixed: FloatArray = NO_VALUES
+    direct: Sequence[FloatArray] = ()
+    history: Sequence[FloatArray] = ()
+    values: FloatArray = NO_VALUES
+    predicted: float = 0.0
+    kappa: float = 0.0
+    overlap: float = 0.0
+
+
 class InfluenceTable:
     """Variances of values and of differences from full passes ``(B, P)`` over the same events."""
 
@@ -210,6 +228,20 @@ class InfluenceTable:
         """
         own, predicted, _ = self._influences(policy)
         return self._terms(own._replace(subtracted=influences / self._n_events), predicted)
+
+    def baseline_influences(self, policy: int, baseline: int) -> BaselineInfluences:
+        """Return the influences on the value of another policy, which one policy's curve is compared with."""
+        other, predicted, kappa = self._influences(baseline)
+        across, same = _common_events(self._policies[policy], self._policies[baseline])
+        overlap = across / same if same > 0 else 0.0
+        return BaselineInfluences(
+            direct=other.direct,
+            history=other.history,
+            values=other.values,
+            predicted=predicted,
+            kappa=kappa,
+            overlap=overlap,
+        )
 
     def event_influences(self, policy: int) -> FloatArray:
         """Return the influence of each event on one policy's value, the mean over passes, in units of the value."""

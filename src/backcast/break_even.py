@@ -1,0 +1,149 @@
+"""BreakEven: the round from which a learning policy earns more than the baseline, and the round by which it has paid."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from typing import NamedTuple
+
+import numpy as np
+
+from backcast._arrays import BoolArray, FloatArray, IntArray
+
+
+@dataclass(frozen=True)
+class RoundInterval:
+    """Confidence interval of a round; None is "not within the horizon", for ``low`` and thus for both ends.
+
+    Examples
+    --------
+    >>> RoundInterval(low=10, high=None).to_text(horizon=500)
+    '10 to more than 500'
+    """
+
+    low: int | None
+    high: int | None
+
+    def to_text(self, horizon: int) -> str:
+        """Return both ends in words, for an evaluation over ``horizon`` rounds."""
+        after = f"more than {horizon:,}"
+        if self.low is None:
+            return after
+        return f"{self.low:,} to {after if self.high is None else format(self.high, ',')}"
+
+
+@dataclass(frozen=True)
+class BreakEven:
+    """When a learning policy begins to earn more than a baseline, and when it has made up for what learning cost.
+
+    With V_t what the policy earns in round t on average over live runs, and b the value of the baseline, the intervals
+    cover the true rounds at the level if V_t passes b at most once. They have the resolution of the blocks of rounds
+    that the curve is known for, which at their longest are about 1 % of the horizon (of a stream: 2 %).
+
+    Attributes
+    ----------
+    round
+        Round from which on the policy earns more per round than the baseline: where the isotonic regression of V_t
+        passes b. None: not within the horizon.
+    interval
+        Interval of that round.
+    payback
+        Round by which it has earned more in total than the baseline would have: where the sum of ``V_s - b`` over the
+        rounds so far turns positive. None: not within the horizon.
+    payback_interval
+        Interval of that round.
+    horizon
+        Number of rounds T.
+    level
+        Level of each of the intervals.
+    baseline
+        "logged", the mean of the logged rewards, or the name of a policy.
+
+    Examples
+    --------
+    >>> print(BreakEven(140, RoundInterval(90, 210), 290, RoundInterval(180, None), 500, 0.95, "logged"))
+    earns more than logged from round 140 on (95 %: 90 to 210), paid back by round 290 (95 %: 180 to more than 500)
+    """
+
+    round: int | None
+    interval: RoundInterval
+    payback: int | None
+    payback_interval: RoundInterval
+    horizon: int
+    level: float
+    baseline: str
+
+    def __str__(self) -> str:
+        level, rounds = f"{100 * self.level:g} %", f"within {self.horizon:,} rounds"
+        first, paid = (each.to_text(self.horizon) for each in (self.interval, self.payback_interval))
+        more = f"from round {self.round:,} on" if self.round is not None else f"not {rounds}"
+        back = f"by round {self.payback:,}" if self.payback is not None else f"not {rounds}"
+        return f"earns more than {self.baseline} {more} ({level}: {first}), paid back {back} ({level}: {paid})"
+
+
+class GainCurve(NamedTuple):
+    """What a policy earns more than a baseline, with half-widths of pointwise intervals.
+
+    ``gain`` is the mean of ``V_t - b`` over the blocks between ``edges`` (the first is 0, the last the horizon);
+    ``mean_gain`` the mean over all rounds up to the end of each block.
+    """
+
+    edges: IntArray
+    gain: FloatArray
+    half_width: FloatArray
+    mean_gain: FloatArray
+    mean_half_width: FloatArray
+
+
+def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
+    """Find both rounds, and their intervals by inverting the pointwise intervals of the curve.
+
+    The sum of gains is smallest where their isotonic regression passes 0, because that regression is the slope of the
+    sum's convex minorant. So noise of single blocks does not move the estimate, and nothing has to be tuned.
+
+    A policy that loses 1 in each of two rounds and gains 2 in each of the next two:
+
+    >>> gain = np.array([-1.0, -1.0, 2.0, 2.0])
+    >>> sums = gain.cumsum() / np.arange(1, 5)
+    >>> curve = GainCurve(np.arange(5), gain, np.full(4, 0.5), sums, np.full(4, 0.25))
+    >>> found = find_break_even(curve, 0.95, "logged")
+    >>> found.round, found.interval, found.payback, found.payback_interval
+    (3, RoundInterval(low=2, high=3), 4, RoundInterval(low=3, high=4))
+
+    By hand: the sums are -1, -2, 0, 2. The second round is below and the third above the baseline; the sum is above 0
+    in the fourth. The interval of the sum excludes 0 after the second round, and includes it after the third.
+    """
+    edges, horizon = curve.edges, int(curve.edges[-1])
+    n = curve.gain.size
+    below, above = curve.gain + curve.half_width < 0, curve.gain - curve.half_width > 0
+    sums = np.append(0.0, curve.mean_gain * edges[1:])
+    turn = n - int(np.argmin(sums[::-1]))
+    # a policy that ends below the baseline does not earn more from some round on, whatever it earned at first
+    found = None if turn == n or below[-1] else int(edges[turn]) + 1
+    n_below, n_above = _run_length(below), _run_length(above[::-1])
+    interval = RoundInterval(
+        # some round of the last block that is below is not above, and some round of the first block above is
+        low=None if n_below == n else int(edges[max(n_below - 1, 0)]) + 1,
+        high=int(edges[n - n_above + 1]) if n_above else None,
+    )
+    unpaid, paid = curve.mean_gain + curve.mean_half_width < 0, curve.mean_gain - curve.mean_half_width > 0
+    n_unpaid, n_paid = _run_length(unpaid), _run_length(paid[::-1])
+    payback_interval = RoundInterval(
+        low=None if n_unpaid == n else int(edges[n_unpaid]) + 1,
+        high=int(edges[n - n_paid + 1]) if n_paid else None,
+    )
+    return BreakEven(found, interval, _payback(sums, edges), payback_interval, horizon, level, baseline)
+
+
+def _run_length(flags: BoolArray) -> int:
+    """Return how many flags at the beginning are true."""
+    return int(np.argmin(np.append(flags, False)))
+
+
+def _payback(sums: FloatArray, edges: IntArray) -> int | None:
+    """Return the first round of those with a positive sum up to the end; linear between the ends of blocks."""
+    last = int(np.flatnonzero(sums <= 0)[-1])
+    if last == sums.size - 1:
+        return None
+    share = -sums[last] / (sums[last + 1] - sums[last])
+    return int(edges[last]) + math.floor(share * (edges[last + 1] - edges[last])) + 1
