@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import argparse
 from collections.abc import Callable
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -107,12 +108,17 @@ def worlds() -> dict[str, World]:
     """The worlds by name."""
     leaning = bc.Compiled(lambda n_actions, n_features: Paid(np.ones(n_actions)), leaning_score, leaning_learn)
     three, four = np.array([0.2, 0.4, 0.6]), np.array([0.3, 0.4, 0.5, 0.6])
-    explore = {"policy": bc.UCB1(exploration=0.3), "run": lambda *given: run_ucb1(*given, exploration=0.3)}
+
+    def ucb1(exploration: float, logging: list[float], events: int, horizon: int) -> World:
+        run = partial(run_ucb1, exploration=exploration)
+        return World(four, np.array(logging), events, horizon, bc.UCB1(exploration), run)
+
     return {
-        "ucb1": World(four, np.array([0.1, 0.3, 0.4, 0.2]), 2_000, 200, **explore),
-        "ucb1, short log": World(three, np.array([0.2, 0.4, 0.4]), 400, 60, **explore),
-        "ucb1, late": World(four, np.array([0.1, 0.1, 0.3, 0.5]), 4_000, 400, **explore),
-        "leaning": World(three, np.array([0.3, 0.3, 0.4]), 2_000, 150, leaning, run_leaning),
+        "ucb1, early": ucb1(0.3, [0.1, 0.2, 0.3, 0.4], 1_000, 150),
+        "ucb1, middle": ucb1(0.5, [0.1, 0.1, 0.3, 0.5], 3_000, 300),
+        "ucb1, late": ucb1(1.0, [0.1, 0.2, 0.3, 0.4], 3_000, 300),
+        "ucb1, not paid back": ucb1(1.0, [0.1, 0.1, 0.3, 0.5], 3_000, 300),
+        "leaning": World(three, np.array([0.2, 0.1, 0.7]), 2_000, 200, leaning, run_leaning),
     }
 
 
@@ -132,6 +138,9 @@ def measure(world: World, logs: int, passes: int) -> dict[str, float]:
             log, world.policy, bc.ClockReplay(), horizon=horizon, replicates=passes, reward_model=0.5, exchangeable=True
         )
         even, after = estimate.break_even, estimate.after_learning
+        assert even is not None
+        assert after is not None
+        assert after.end_interval is not None
         last = float(truth.curve[after.first_round - 1 :].mean())
         rows.append(
             {

@@ -1,4 +1,4 @@
-"""BreakEven: the round from which a learning policy earns more than the baseline, and the round by which it has paid."""
+"""BreakEven: the round from which a learning policy earns more than a baseline, and that by which it has paid."""
 
 from __future__ import annotations
 
@@ -145,5 +145,5 @@ def _payback(sums: FloatArray, edges: IntArray) -> int | None:
     last = int(np.flatnonzero(sums <= 0)[-1])
     if last == sums.size - 1:
         return None
-    share = -sums[last] / (sums[last + 1] - sums[last])
-    return int(edges[last]) + math.floor(share * (edges[last + 1] - edges[last])) + 1
+    share = float(-sums[last] / (sums[last + 1] - sums[last]))
+    return int(edges[last]) + math.floor(share * int(edges[last + 1] - edges[last])) + 1

@@ -6,14 +6,15 @@ Three sources of errors over logs: what full passes record, passes over subsets 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
-from backcast.break_even import GainCurve
-from backcast.estimate import END_POLICY, LAST_ROUNDS, AfterLearning, Interval, Precision, student_quantile
+from backcast.break_even import GainCurve, find_break_even
+from backcast.estimate import END_POLICY, LAST_ROUNDS, AfterLearning, Estimate, Interval, Precision, student_quantile
 from backcast.evaluators._curve_influences import CurveInfluences
 from backcast.evaluators._passes import PassResult, fine_edges
 from backcast.intervals.learning import group_influence, student_interval
@@ -35,6 +36,27 @@ class Baseline(NamedTuple):
     influences: FloatArray | None = None
 
 
+def rebase_break_even(
+    estimates: Mapping[str, Estimate], places: Mapping[str, int], passes: Any, name: str, level: float
+) -> dict[str, Estimate]:
+    """Return the estimates with break-even rounds relative to one of the policies instead of the log.
+
+    ``places`` are the numbers of the policies in ``passes``; others have no break-even round then.
+    """
+    other = estimates[name]
+    influences = other.influences
+    if influences is not None and influences.size != getattr(passes, "n_events", None):
+        influences = None
+    baseline = Baseline(other.value, other.std_error, place=places.get(name), influences=influences)
+    rebased = {}
+    for key, estimate in estimates.items():
+        found = None
+        if estimate.break_even is not None and key in places and key != name and math.isfinite(other.std_error):
+            found = find_break_even(passes.gains(places[key], baseline, level), level, name)
+        rebased[key] = replace(estimate, break_even=found)
+    return rebased
+
+
 def gains_from_passes(
     influences: CurveInfluences, passes: Sequence[PassResult], baseline: Baseline, level: float
 ) -> GainCurve:
@@ -44,9 +66,7 @@ def gains_from_passes(
     added = baseline.std_error**2 if baseline.place is None and baseline.influences is None else 0.0
     blocks = _half_widths(influences, block_weights(edges, influences.edges), curves, added, level)
     prefixes = _half_widths(influences, prefix_weights(edges, influences.edges), means, added, level)
-    return GainCurve(
-        edges, curves.mean(axis=0) - baseline.value, blocks, means.mean(axis=0) - baseline.value, prefixes
-    )
+    return GainCurve(edges, curves.mean(axis=0) - baseline.value, blocks, means.mean(axis=0) - baseline.value, prefixes)
 
 
 def _half_widths(
@@ -156,7 +176,9 @@ def make_after_learning(
     )
 
 
-def independent_gains(curves: FloatArray, edges: IntArray, baselines: FloatArray, added: float, level: float) -> GainCurve:
+def independent_gains(
+    curves: FloatArray, edges: IntArray, baselines: FloatArray, added: float, level: float
+) -> GainCurve:
     """Return gains from the curves of disjoint parts ``(G, blocks)``, less the baseline of each part.
 
     ``added`` is the variance of a baseline whose error is not part of the parts' differences.

@@ -52,12 +52,13 @@ class CurveInfluences:
         """
         n_passes, n_bins = self._contributions.shape
         direct, cross, history, own = np.zeros((4, n_passes, n_bins + 1, n_bins + 1))
-        for D, Q in self._chunks():
-            sum_D, sum_Q, own_D = D.sum(axis=0).T, Q.sum(axis=0).T, np.swapaxes(D, 1, 2)
-            products = D @ own_D
-            direct += D @ sum_D - products
-            cross += D @ sum_Q - D @ np.swapaxes(Q, 1, 2) + Q @ sum_D - Q @ own_D
-            history += Q @ sum_Q - Q @ np.swapaxes(Q, 1, 2)
+        for read, changed in self._chunks():  # D and Q of docs/theory.md
+            all_read, all_changed = read.sum(axis=0).T, changed.sum(axis=0).T
+            read_again, changed_again = np.swapaxes(read, 1, 2), np.swapaxes(changed, 1, 2)
+            products = read @ read_again
+            direct += read @ all_read - products
+            cross += read @ all_changed - read @ changed_again + changed @ all_read - changed @ read_again
+            history += changed @ all_changed - changed @ changed_again
             own += products
         return direct, cross, history, own
 
@@ -71,14 +72,13 @@ class CurveInfluences:
             stop = min(start + size, self._n_events)
             direct, history = np.zeros((2, n_passes, n_bins + 1, stop - start))
             for b, result in enumerate(self._passes):
-                columns, places = slice(start, stop), slice(None)
+                columns, places = slice(start, stop), np.arange(stop - start)
                 if result.rows.size:
                     columns = slice(*np.searchsorted(result.rows, (start, stop)))
                     places = result.rows[columns] - start
-                readings, changes = _influences_by_bin(result, columns, self._lengths, average)
-                direct[b, :-1, places] = readings.T if result.rows.size else readings
-                changes = self._history_by_bin(b, accepted_in[b][columns], columns, changes)
-                history[b, :-1, places] = changes.T if result.rows.size else changes
+                readings, own = _influences_by_bin(result, columns, self._lengths, average)
+                direct[b, :-1, places] = readings.T
+                history[b, :-1, places] = self._history_by_bin(b, accepted_in[b][columns], columns, own).T
                 if self._baseline.direct:
                     direct[b, -1, places] = self._baseline.direct[b][columns]
                     history[b, -1, places] = self._baseline.history[b][columns]

@@ -292,9 +292,8 @@ def _summarize(passes: list[PassResult], reward: float) -> PartResult:
     if np.isnan(values).any():
         return PartResult(values, np.zeros(0), math.inf, rounds, reward)
     curve = np.mean([result.curve for result in passes], axis=0)
-    certificate, end = (
-        float(np.mean([each])) for each in zip(*((result.certificate, result.end_value) for result in passes), strict=True)
-    )
+    certificate = float(np.mean([result.certificate for result in passes]))
+    end = float(np.mean([result.end_value for result in passes]))
     return PartResult(values, curve, certificate, rounds, reward, end)
 
 
@@ -328,7 +327,8 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
         means = [log.columns.rewards[start:stop].mean() for start, stop in pairwise(edges[: len(results) + 1].tolist())]
         values = np.array([float(result["value"]) for result in results]) - means
         lift = Precision(float(values.var(ddof=1)) / values.size, 0.0, values.size - 1, "paired by segment")
-        combined = replace(combined, _lift_precision=lift)
+        learning = _learning_over_segments(results, np.array(means), request)
+        combined = replace(combined, _lift_precision=lift, **learning)
     if isinstance(log, LogStream):
         return combined
     without_log = segment_request.without_log()
@@ -337,6 +337,25 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
         return evaluator.estimate(replace(without_log, log=log)).progressive_policy(log)
 
     return replace(combined, _progressive=LogComputation(progressive_policy, log))
+
+
+def _learning_over_segments(
+    results: Sequence[dict[str, Any]], baselines: FloatArray, request: EvaluationRequest
+) -> dict[str, Any]:
+    """Return break-even rounds and values after learning, where all segments have curves over the same rounds."""
+    curves = [result["curve"] for result in results]
+    if request.horizon is None or not is_learning(request.policy) or not all(curves):
+        return {}
+    if any(curve["rounds"] != curves[0]["rounds"] for curve in curves):
+        return {}
+    values, edges = np.array([curve["value"] for curve in curves]), np.array([0, *curves[0]["rounds"]])
+    gains = independent_gains(values, edges, baselines, 0.0, request.level)
+    return {
+        "break_even": find_break_even(gains, request.level, LOGGED),
+        "after_learning": independent_after_learning(
+            values, edges, None, request.level, f"{len(results)} disjoint segments"
+        ),
+    }
 
 
 def _estimate_segment(

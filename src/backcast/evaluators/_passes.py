@@ -179,8 +179,8 @@ class BaselineInfluences(NamedTuple):
 
     ``fixed`` are those on a fixed policy or on the mean of the logged rewards, ``(n,)`` and over n. For a policy that
     was run in the same passes, ``direct`` and ``history`` are by pass, ``values`` are its values, and the others are
-    as in :class:`InfluenceTable`: predicted history term, kappa, and events in common with the policy in different passes
-    relative to the same pass.
+    as in :class:`InfluenceTable`: predicted history term, kappa, and the events in common with the policy in different
+    passes relative to the same pass.
     """
 
     fixed: FloatArray = NO_VALUES
@@ -321,6 +321,7 @@ def combine_terms(
     noise = direct**2 * max(1 / effective_events - 1 / n_events, 0.0) + terms.pass_noise
     variance = terms.sampling + monte_carlo
     return terms._replace(degrees_of_freedom=max(2 * variance**2 / noise, 1.0) if noise > 0 else math.inf)
+
 
 def share_of_rounds(remaining: FloatArray, edges: IntArray) -> float:
     """Return kappa, the share of rounds that matter, from the ``(B, J)`` values that remain after the start of bins."""

@@ -231,18 +231,14 @@ class ReplicateTable:
         elif baseline.influences is not None:
             baselines = baselines + self.groups.means(baseline.influences, self.member)
         freedom = self.precision(policy).degrees_of_freedom
-        return SubsetCurves(
-            full, subset, self.member, block_edges(self.horizon), freedom, baselines, full_baselines
-        )
+        return SubsetCurves(full, subset, self.member, block_edges(self.horizon), freedom, baselines, full_baselines)
 
     def gains(self, policy: int, baseline: Baseline, level: float) -> GainCurve:
         """Return what one policy earns more than a baseline, round by round."""
         if self.member.size:
             is_paired = baseline.place is not None or baseline.influences is not None
             return self._subset_curves(policy, baseline).gains(0.0 if is_paired else baseline.std_error**2, level)
-        return gains_from_passes(
-            self._curve_influences(policy, baseline), self.passes_of(policy), baseline, level
-        )
+        return gains_from_passes(self._curve_influences(policy, baseline), self.passes_of(policy), baseline, level)
 
     def _learning(self, policy: int, request: EvaluationRequest) -> tuple[BreakEven | None, AfterLearning | None]:
         """Return when a learning policy begins to earn more than the log did, and what it earns after learning."""
