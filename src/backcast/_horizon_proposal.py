@@ -17,6 +17,7 @@ SHORTEST_HORIZON = 10
 RARE_SHARE = 0.05  # of the events: their propensities count as rare
 SPARE_EVENTS = 4  # events with a rare action in the log, per event with it that a run needs
 AFFORDABLE_SECONDS = 60.0
+WORTH_SAYING = 5  # affordable rounds as a multiple of those supported, from which on they are not mentioned
 USUAL_BATCH = 10  # rounds between updates of the learner that a run file begins with
 
 
@@ -61,9 +62,12 @@ def propose_horizon(
     reasons = [
         f"The log supports about {round_down(supported):,} rounds, even if a policy prefers rare actions: "
         f"{n_events:,} events, propensities from {rare:.2g}.",
-        f"A minute of work on one core is enough for about {round_down(max(affordable, 1)):,} rounds of LinUCB with an "
-        f"update every {batch_size} rounds.",
     ]
+    if affordable < WORTH_SAYING * supported:
+        reasons.append(
+            f"A minute of work on one core is enough for about {round_down(max(affordable, 1)):,} rounds of LinUCB "
+            f"with an update every {batch_size} rounds."
+        )
     if rate is not None:
         per_day = rate.events_in(SECONDS["d"])
         span = format_span(rounds * rate.seconds / max(rate.events - 1, 1))

@@ -8,7 +8,7 @@ from typing import NamedTuple
 
 import numpy as np
 
-from backcast._arrays import BoolArray, FloatArray, IntArray
+from backcast._arrays import FloatArray, IntArray
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
     """Find both rounds, and their intervals by inverting the pointwise intervals of the curve.
 
     The sum of gains is smallest where their isotonic regression passes 0, because that regression is the slope of the
-    sum's convex minorant. So noise of single blocks does not move the estimate, and nothing has to be tuned.
+    sum's convex minorant. So noise of single blocks does not move the estimate, and nothing has to be tuned. The ends
+    of an interval are the nearest blocks on both sides that differ from the baseline.
 
     A policy that loses 1 in each of two rounds and gains 2 in each of the next two:
 
@@ -113,36 +114,43 @@ def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
     By hand: the sums are -1, -2, 0, 2. The second round is below and the third above the baseline; the sum is above 0
     in the fourth. The interval of the sum excludes 0 after the second round, and includes it after the third.
     """
-    edges, horizon = curve.edges, int(curve.edges[-1])
-    n = curve.gain.size
-    below, above = curve.gain + curve.half_width < 0, curve.gain - curve.half_width > 0
+    edges, n = curve.edges, curve.gain.size
     sums = np.append(0.0, curve.mean_gain * edges[1:])
-    turn = n - int(np.argmin(sums[::-1]))
+    turn, paid = n - int(np.argmin(sums[::-1])), int(np.flatnonzero(sums <= 0)[-1])
+    # Between two blocks: one with a round that is not above the baseline, and one with a round that is.
+    below, above = _surrounding(curve.gain, curve.half_width, turn)
+    low = 1 if below is None else None if below == n - 1 else int(edges[below]) + 1
+    interval = RoundInterval(low, None if above is None else int(edges[above + 1]))
+    # Between the ends of two blocks: the sum so far is not positive at one, and positive at the other.
+    below, above = _surrounding(curve.mean_gain, curve.mean_half_width, paid)
+    low = 1 if below is None else None if below == n - 1 else int(edges[below + 1]) + 1
+    payback_interval = RoundInterval(low, None if above is None else int(edges[above + 1]))
     # a policy that ends below the baseline does not earn more from some round on, whatever it earned at first
-    found = None if turn == n or below[-1] else int(edges[turn]) + 1
-    n_below, n_above = _run_length(below), _run_length(above[::-1])
-    interval = RoundInterval(
-        # some round of the last block that is below is not above, and some round of the first block above is
-        low=None if n_below == n else int(edges[max(n_below - 1, 0)]) + 1,
-        high=int(edges[n - n_above + 1]) if n_above else None,
+    ends_below = curve.gain[-1] + curve.half_width[-1] < 0
+    return BreakEven(
+        round=None if turn == n or ends_below else int(edges[turn]) + 1,
+        interval=RoundInterval(None, None) if ends_below else interval,
+        payback=_payback(sums, edges, paid),
+        payback_interval=payback_interval,
+        horizon=int(edges[-1]),
+        level=level,
+        baseline=baseline,
     )
-    unpaid, paid = curve.mean_gain + curve.mean_half_width < 0, curve.mean_gain - curve.mean_half_width > 0
-    n_unpaid, n_paid = _run_length(unpaid), _run_length(paid[::-1])
-    payback_interval = RoundInterval(
-        low=None if n_unpaid == n else int(edges[n_unpaid]) + 1,
-        high=int(edges[n - n_paid + 1]) if n_paid else None,
-    )
-    return BreakEven(found, interval, _payback(sums, edges), payback_interval, horizon, level, baseline)
 
 
-def _run_length(flags: BoolArray) -> int:
-    """Return how many flags at the beginning are true."""
-    return int(np.argmin(np.append(flags, False)))
+def _surrounding(values: FloatArray, half_widths: FloatArray, place: int) -> tuple[int | None, int | None]:
+    """Return the last block before a place whose interval is below 0, and the first one from there on above 0.
+
+    >>> _surrounding(np.array([-2.0, -1.0, 0.5, 2.0]), np.full(4, 1.5), 2)
+    (0, 3)
+    """
+    below = np.flatnonzero((values + half_widths < 0)[:place])
+    above = np.flatnonzero((values - half_widths > 0)[place:])
+    return int(below[-1]) if below.size else None, place + int(above[0]) if above.size else None
 
 
-def _payback(sums: FloatArray, edges: IntArray) -> int | None:
-    """Return the first round of those with a positive sum up to the end; linear between the ends of blocks."""
-    last = int(np.flatnonzero(sums <= 0)[-1])
+def _payback(sums: FloatArray, edges: IntArray, last: int) -> int | None:
+    """Return the first round after the last sum that is not positive; linear between the ends of blocks."""
     if last == sums.size - 1:
         return None
     share = float(-sums[last] / (sums[last + 1] - sums[last]))
