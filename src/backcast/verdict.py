@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
+from backcast._display import NotebookDisplay
 from backcast._format import (
     format_change,
     format_interval,
@@ -46,7 +47,7 @@ class PairedDifference(Protocol):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(NotebookDisplay):
     """What a comparison decides about one policy.
 
     Attributes
@@ -202,6 +203,13 @@ def _unpaid_learning(break_even: BreakEven | None) -> str:
         return ""
     paid = f", but has not paid for its learning within {break_even.horizon:,} rounds"
     return f" It earns more from round {break_even.round:,} on{paid if break_even.payback is None else ''}."
+
+
+def decide_lift(estimate: Estimate, lift: Difference) -> Decision:
+    """Return the decision on one policy and the log, by the lift and the reliability of the estimate."""
+    if not estimate.reliability.is_trustworthy:
+        return "not trustworthy"
+    return _by_difference({(lift.first, lift.second): lift}, lift.first, lift.second)
 
 
 def _join_decided(decided: Sequence[tuple[str, Decision]], best: str, decision: Decision, reference: str) -> str:

@@ -29,6 +29,7 @@ from backcast.report.text import (
     differences_table,
     estimates_table,
     learning_table,
+    lifts_table,
     make_table,
 )
 from backcast.results import Result, result_document, save_result
@@ -115,6 +116,8 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
     title = f"{events} events, {about['actions']} actions; average reward in the log: {reward} per round"
     print_line(console, f"PARTIAL RESULT. {title}" if partial else title)
     console.print(estimates_table(summary))
+    if summary.lifts:
+        console.print(lifts_table(summary))
     if summary.differences:
         console.print(differences_table(summary))
     if learning_rows(summary):
