@@ -142,7 +142,8 @@ class TestSources:
             text = str(estimate)
             assert "break-even  earns more than the log did" in text
             assert f"{after.value:.2f}" in text
-        assert compared.estimates["even"].break_even is compared.estimates["even"].after_learning is None
+        assert compared.estimates["even"].break_even is None
+        assert compared.estimates["even"].after_learning is None
 
     def test_alone_as_in_company(self, compared: bc.Comparison) -> None:
         alone = bc.evaluate(LOG, POLICIES["greedy"], bc.ClockReplay(), replicates=16, **OPTIONS)
@@ -207,7 +208,8 @@ class TestSources:
     def test_one_run_in_log_order_has_none(self) -> None:
         estimate = bc.evaluate(LOG, POLICIES["linucb"], bc.DRns(q=0.05), reward_model=0.5)
         assert estimate.curve is not None
-        assert estimate.break_even is estimate.after_learning is None
+        assert estimate.break_even is None
+        assert estimate.after_learning is None
 
 
 def lift(value: float) -> bc.Difference:

@@ -115,9 +115,10 @@ class TestCommands:
     def folder(self, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
         monkeypatch.chdir(tmp_path)
         log = timed_log()
+        times = np.asarray(log.times).tolist()
         rows = (
-            f"{time},{'ab'[action]},{int(reward)},0.5"
-            for time, action, reward in zip(log.times, log.actions, log.rewards, strict=True)
+            f"{time.isoformat()},{'ab'[action]},{int(reward)},0.5"
+            for time, action, reward in zip(times, log.actions, log.rewards, strict=True)
         )
         (tmp_path / "log.csv").write_text("\n".join(["timestamp,shown,click,p", *rows]) + "\n")
         return tmp_path

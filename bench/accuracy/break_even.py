@@ -16,6 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 import backcast as bc
+from backcast.break_even import fit_isotonic
 
 LIVE_RUNS = 40_000
 
@@ -51,9 +52,12 @@ class Truth(NamedTuple):
 
     @classmethod
     def of(cls, curve: Any, baseline: float) -> Truth:
-        """Both rounds of a curve: the last one at or below the baseline, and the last sum that is not positive."""
+        """Both rounds of a curve: where its isotonic regression passes the baseline, and where the sum turns positive.
+
+        V_t of UCB1 does not always rise: all runs explore an action again at about the same time.
+        """
         gain = curve - baseline
-        return cls(curve, _after(gain), _after(gain.cumsum()))
+        return cls(curve, _after(fit_isotonic(gain, np.ones(gain.size, dtype=np.int64))), _after(gain.cumsum()))
 
 
 def _after(values: Any) -> int | None:

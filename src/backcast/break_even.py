@@ -99,8 +99,9 @@ def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
     """Find both rounds, and their intervals by inverting the pointwise intervals of the curve.
 
     The sum of gains is smallest where their isotonic regression passes 0, because that regression is the slope of the
-    sum's convex minorant. So noise of single blocks does not move the estimate, and nothing has to be tuned. The ends
-    of an interval are the nearest blocks on both sides that differ from the baseline.
+    sum's convex minorant. So single rounds that differ from their neighbours, by noise or because the policy explores
+    in all histories at the same time, do not move the estimate, and nothing has to be tuned. The ends of an interval
+    are the nearest blocks on both sides whose regression, or whose sum, differs from 0.
 
     A policy that loses 1 in each of two rounds and gains 2 in each of the next two:
 
@@ -118,7 +119,7 @@ def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
     sums = np.append(0.0, curve.mean_gain * edges[1:])
     turn, paid = n - int(np.argmin(sums[::-1])), int(np.flatnonzero(sums <= 0)[-1])
     # Between two blocks: one with a round that is not above the baseline, and one with a round that is.
-    below, above = _surrounding(curve.gain, curve.half_width, turn)
+    below, above = _surrounding(fit_isotonic(curve.gain, np.diff(edges)), curve.half_width, turn)
     low = 1 if below is None else None if below == n - 1 else int(edges[below]) + 1
     interval = RoundInterval(low, None if above is None else int(edges[above + 1]))
     # Between the ends of two blocks: the sum so far is not positive at one, and positive at the other.
@@ -136,6 +137,29 @@ def find_break_even(curve: GainCurve, level: float, baseline: str) -> BreakEven:
         level=level,
         baseline=baseline,
     )
+
+
+def fit_isotonic(values: FloatArray, lengths: IntArray) -> FloatArray:
+    """Return the nearest sequence that never falls: the isotonic regression, weighted by the lengths of blocks.
+
+    Pool adjacent violators (Ayer et al. 1955): neighbours in the wrong order are replaced by their mean.
+
+    >>> fit_isotonic(np.array([1.0, 4.0, 1.0, 6.0]), np.array([1, 2, 1, 1]))
+    array([1., 3., 3., 6.])
+    """
+    means: list[float] = []
+    weights: list[int] = []
+    counts: list[int] = []
+    for value, length in zip(values.tolist(), lengths.tolist(), strict=True):
+        mean, weight, n_blocks = value, length, 1
+        while means and means[-1] >= mean:
+            before, before_weight = means.pop(), weights.pop()
+            mean = (before * before_weight + mean * weight) / (before_weight + weight)
+            weight, n_blocks = weight + before_weight, n_blocks + counts.pop()
+        means.append(mean)
+        weights.append(weight)
+        counts.append(n_blocks)
+    return np.repeat(means, counts)
 
 
 def _surrounding(values: FloatArray, half_widths: FloatArray, place: int) -> tuple[int | None, int | None]:
