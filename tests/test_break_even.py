@@ -212,6 +212,14 @@ class TestSources:
         assert estimate.after_learning is None
 
 
+def test_values_after_learning_stay_in_the_reward_range() -> None:
+    wide = bc.Interval(-0.5, 1.5, 0.95, "jackknife", "independent", "")
+    after = bc.AfterLearning(81, 1.25, 0.5, wide, end_value=0.5, end_std_error=0.5, end_interval=wide).within(0.0, 1.0)
+    assert (after.value, after.interval.low, after.interval.high, after.end_value) == (1.0, 0.0, 1.0, 0.5)
+    assert after.end_interval == after.interval
+    assert bc.AfterLearning(81, 0.5, 0.5, wide).within(0.0, 1.0).end_interval is None
+
+
 def lift(value: float) -> bc.Difference:
     interval = bc.Interval(value - 0.01, value + 0.01, 0.95, "paired", "independent", "")
     return bc.Difference("new", "logged", value, 0.005, interval)

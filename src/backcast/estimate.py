@@ -187,6 +187,20 @@ class AfterLearning(ContentEquality):
     end_std_error: float = math.nan
     end_interval: Interval | None = None
 
+    def within(self, low: float, high: float) -> AfterLearning:
+        """Return the values and the ends of the intervals moved into a range that holds every true value."""
+
+        def moved(interval: Interval) -> Interval:
+            return replace(interval, low=min(max(interval.low, low), high), high=min(max(interval.high, low), high))
+
+        return replace(
+            self,
+            value=min(max(self.value, low), high),
+            interval=moved(self.interval),
+            end_value=self.end_value if math.isnan(self.end_value) else min(max(self.end_value, low), high),
+            end_interval=self.end_interval and moved(self.end_interval),
+        )
+
 
 class LogComputation:
     """A result that is computed from the log on request; the log is not kept alive for it, and not pickled.

@@ -317,6 +317,9 @@ def within_reward_range(estimate: Estimate, reward_range: tuple[float, float] | 
     interval, because it shows no spread.
     """
     value, interval, notes = estimate.value, estimate.interval, estimate.notes
+    after = estimate.after_learning
+    if after is not None and reward_range is not None:
+        estimate = replace(estimate, after_learning=after.within(*reward_range))
     if interval is not None and interval.estimand not in (FIXED_VALUE, POLICY_VALUE, PROGRESSIVE_VALUE):
         return estimate
     if reward_range is not None and not math.isnan(value):
