@@ -12,6 +12,7 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from backcast._horizon import check_horizon
 from backcast._parallel.checkpoint import Checkpoint, open_checkpoint
 from backcast._parallel.fingerprint import object_fingerprint, source_digest
 from backcast._parallel.jobs import Execution, run_jobs
@@ -213,7 +214,7 @@ def check_request(
     policies: Iterable[Any],
     *,
     level: float,
-    horizon: int | None,
+    horizon: int | str | None,
     seed: int,
     replicates: int | str | None,
     exchangeable: bool | None,
@@ -225,8 +226,7 @@ def check_request(
     for policy in policies:
         check_is_policy(policy)
     confidence_level(level)
-    if horizon is not None:
-        count("horizon", horizon)
+    check_horizon(horizon)
     count("seed", seed, 0, high=None)
     if isinstance(replicates, str):
         if replicates not in ("auto", "default"):

@@ -27,6 +27,7 @@ from backcast._differences import (
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
 from backcast._format import join_names
+from backcast._horizon import resolve_horizon
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
@@ -53,6 +54,7 @@ from backcast.evaluation import (
     run_evaluator,
     with_lift,
 )
+from backcast.evaluators._curve_gains import rebase_break_even
 from backcast.evaluators._disjoint_parts import PartResults
 from backcast.evaluators._logged_rewards import LoggedMean
 from backcast.policies._calls import describe
@@ -196,7 +198,7 @@ def compare(
     *,
     baseline: str | None = LOGGED,
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     level: float = 0.95,
     seed: int = 0,
     replicates: int | str | None = "default",
@@ -257,6 +259,7 @@ def compare(
         progress=progress,
     )
     log, split = as_log(log), None
+    rounds, horizon_notes = resolve_horizon(log, horizon)
     predictions = number_predictions(reward_model, log)
     if any(isinstance(policy, WarmStart) for policy in policies.values()):
         split = TrainingSplit.of(log, policies)
@@ -265,7 +268,7 @@ def compare(
         log=log,
         policy=None,
         reward_model=predictions,
-        horizon=horizon,
+        horizon=rounds,
         level=level,
         seed=seed,
         replicates=replicates,
@@ -335,11 +338,15 @@ def compare(
     logged = find_baseline(request, estimates)
     if logged is not None:
         estimates = {name: with_lift(estimate, logged, request) for name, estimate in estimates.items()}
+    in_parts = isinstance(passes, PartResults) and alone is not None
+    joint = [*learners, *fixed] if in_parts else list(learners)
+    if not stopped and baseline in estimates and baseline != LOGGED:
+        places = {} if passes is None else {name: i for i, name in enumerate(joint)}
+        estimates = rebase_break_even(estimates, places, passes, baseline, level)
     pairing = None
     if not stopped and (passes is None or passes.has_standard_errors):
-        in_parts = isinstance(passes, PartResults) and alone is not None
-        pairing = _Pairing(estimates, [*learners, *fixed] if in_parts else list(learners), passes)
-    return _comparison(estimates, pairing, request, notes, baseline, logged)
+        pairing = _Pairing(estimates, joint, passes)
+    return _comparison(estimates, pairing, request, (*horizon_notes, *notes), baseline, logged)
 
 
 def _evaluate_one_by_one(

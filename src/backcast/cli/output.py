@@ -20,9 +20,18 @@ from backcast.cli.requirements import GateResult
 from backcast.cli.settings import Settings
 from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
-from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
+from backcast.report._summary import ResultSummary, collect_notes, learning_rows, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
-from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, lifts_table, make_table
+from backcast.report.text import (
+    FOLD,
+    NO_WRAP,
+    NUMBER,
+    differences_table,
+    estimates_table,
+    learning_table,
+    lifts_table,
+    make_table,
+)
 from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
@@ -111,6 +120,8 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
         console.print(lifts_table(summary))
     if summary.differences:
         console.print(differences_table(summary))
+    if learning_rows(summary):
+        console.print(learning_table(summary))
     if not quiet:
         for paragraph in (verdict(summary), *(f"Note: {note}" for note in collect_notes(summary))):
             print_line(console, paragraph)

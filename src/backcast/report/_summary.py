@@ -14,6 +14,7 @@ from backcast._format import (
     format_change,
     format_interval,
     format_level,
+    format_number,
     format_percent,
     format_value,
     join_names,
@@ -22,6 +23,11 @@ from backcast._format import (
 from backcast.errors import OptionError, printable
 from backcast.estimate import LOGGED, Difference, Estimate
 from backcast.verdict import Verdict, describe_lift, judge, judge_lifts
+
+LEARNING_CELLS = (
+    *("break_even", "break_even_interval", "payback", "payback_interval"),
+    *("first_round", "after", "after_interval", "end", "end_interval"),
+)
 
 
 @dataclass(frozen=True)
@@ -106,7 +112,9 @@ def verdict(summary: ResultSummary) -> str:
     decided = decide(summary)
     if decided is None:
         lift = summary.lifts.get(summary.best)
-        sentences = [highest, describe_lift(lift) if lift is not None and reliability.is_trustworthy else ""]
+        sentences = [highest]
+        if lift is not None and reliability.is_trustworthy:
+            sentences.append(describe_lift(lift, best.break_even))
     else:
         # the verdict on a baseline comes first; one on the other policies follows the highest of them
         first = [decided.sentence, highest] if summary.baseline is not None else [highest, decided.sentence]
@@ -164,6 +172,38 @@ def _lift_cells(lift: Difference | None) -> dict[str, str]:
         "relative": "" if relative is None else format_change(lift.relative, relative),
         "relative_interval": " to ".join(format_change(end, relative) for end in ends),
     }
+
+
+def learning_rows(summary: ResultSummary) -> list[dict[str, str]]:
+    """Return one row per policy with a break-even round or a value after learning, as text; empty cells without one."""
+    rows = []
+    for name, estimate in summary.estimates.items():
+        even, after = estimate.break_even, estimate.after_learning
+        if even is None and after is None:
+            continue
+        row = {"name": name, **dict.fromkeys(LEARNING_CELLS, "")}
+        if even is not None:
+            row |= {
+                "break_even": _format_round(even.round, even.horizon),
+                "break_even_interval": even.interval.to_text(even.horizon),
+                "payback": _format_round(even.payback, even.horizon),
+                "payback_interval": even.payback_interval.to_text(even.horizon),
+            }
+        if after is not None:
+            row |= {
+                "after": round_by_width(after.value, after.interval),
+                "after_interval": format_interval(after.interval),
+                "first_round": format_number(after.first_round),
+            }
+            if after.end_interval is not None:
+                row["end"] = round_by_width(after.end_value, after.end_interval)
+                row["end_interval"] = format_interval(after.end_interval)
+        rows.append(row)
+    return rows
+
+
+def _format_round(number: int | None, horizon: int) -> str:
+    return f"not within {horizon:,}" if number is None else f"{number:,}"
 
 
 def describe_interval(estimate: Estimate) -> str:
