@@ -90,6 +90,9 @@ class EvaluationRequest:
         Arguments of ``evaluate`` or ``compare`` as they were given, for the provenance of the result.
     pairs_with_log
         Whether the evaluator computes how precise the value minus the mean of the logged rewards is, if it can.
+    fixed_policies
+        Fixed policies of the same comparison. They are evaluated elsewhere; an evaluator that cuts a stream into parts
+        computes their values by part, so that differences to them are paired.
     """
 
     log: Log | LogStream
@@ -105,6 +108,7 @@ class EvaluationRequest:
     execution: Execution = field(default_factory=Execution)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     pairs_with_log: bool = False
+    fixed_policies: tuple[Any, ...] = ()
 
     def without_log(self) -> EvaluationRequest:
         """Return the request for a computation that gets its log later, and must not keep this one alive."""

@@ -53,6 +53,7 @@ from backcast.evaluation import (
     run_evaluator,
     with_lift,
 )
+from backcast.evaluators._disjoint_parts import PartResults
 from backcast.evaluators._logged_rewards import LoggedMean
 from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
@@ -314,7 +315,8 @@ def compare(
             estimates, stopped = _evaluate_one_by_one(fixed_evaluator, fixed_request, fixed, by_kind=True)
             notes += fixed_notes + stopped
         run_jointly = None if stopped else getattr(chosen, "run_jointly", None)
-        passes = None if run_jointly is None else run_jointly(request, list(learners.values()))
+        joint_request = request if alone is None else replace(request, fixed_policies=tuple(fixed.values()))
+        passes = None if run_jointly is None else run_jointly(joint_request, list(learners.values()))
         if passes is not None:
             for i, (name, policy) in enumerate(learners.items()):
                 own_request = replace(request, policy=policy, policy_name=describe(policy))
@@ -335,7 +337,8 @@ def compare(
         estimates = {name: with_lift(estimate, logged, request) for name, estimate in estimates.items()}
     pairing = None
     if not stopped and (passes is None or passes.has_standard_errors):
-        pairing = _Pairing(estimates, list(learners), passes)
+        in_parts = isinstance(passes, PartResults) and alone is not None
+        pairing = _Pairing(estimates, [*learners, *fixed] if in_parts else list(learners), passes)
     return _comparison(estimates, pairing, request, notes, baseline, logged)
 
 

@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import FloatArray
+from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
@@ -33,7 +33,8 @@ from backcast.estimate import (
 )
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicates import OnePass, PassInputs
-from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
+from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -65,7 +66,7 @@ class PartResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PartResults:
-    """Results by part and policy.
+    """Results by part and policy: those that were run in passes, then the fixed policies of the comparison.
 
     Means are over all parts that were planned, and over all passes of each: a part that falls short of the horizon ends
     the call (see ``run_parts``). If the run is stopped, the first parts in order are used, whatever their results.
@@ -169,6 +170,7 @@ class _PartJobs(NamedTuple):
     stream: LogStream
     one_pass: OnePass
     policies: Sequence[Any]
+    fixed_policies: Sequence[Any]
     reward_model: Any
     horizon: int
     n_passes: int
@@ -197,7 +199,9 @@ def run_parts(
         first_request = replace(request, policy=policies[0], log=first, execution=Execution())
         horizon = choose_horizon(first_request, *out_of_sample_predictions(first_request))
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
-    shared_by_parts = _PartJobs(stream, one_pass, policies, request.reward_model, horizon, n_passes, request.seed)
+    shared_by_parts = _PartJobs(
+        stream, one_pass, policies, request.fixed_policies, request.reward_model, horizon, n_passes, request.seed
+    )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
     # compiled policies release the interpreter lock, others need processes
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
@@ -259,9 +263,26 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     reward = float(log.columns.rewards.mean())
-    return [
+    results = [
         _summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds], reward) for policy in jobs.policies
     ]
+    for policy in jobs.fixed_policies:
+        values = np.full(jobs.n_passes, _mean_event_value(policy, inputs, jobs.seed))  # the same in every pass
+        results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
+    return results
+
+
+def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
+    """Return the doubly robust value of a fixed policy on one part, with the predictions that passes use."""
+    log, predicted, _ = inputs
+
+    def predict(block: Log, positions: IntArray) -> FloatArray:
+        return np.repeat(predicted, len(block), axis=0) if len(predicted) == 1 else predicted[positions]
+
+    part = PredictedPart(log, predict=predict)
+    request = EvaluationRequest(log, policy, seed=seed)
+    events = WeightedLog(request, weight_doubly_robust, uses_model=True, parts=lambda: iter([[part]]))
+    return sum(float((block.base + block.ratio * block.residual).sum()) for block in events.blocks()) / len(log)
 
 
 def _summarize(passes: list[PassResult], reward: float) -> PartResult:
