@@ -21,7 +21,7 @@ MODULES = sorted(
 SHARED_PRIVATE_MODULES = {
     "backcast.checks._drift": {"_auto"},
     "backcast.checks._rewards": {"cli"},
-    "backcast.evaluators._disjoint_parts": {"_auto", "evaluation", "planning"},
+    "backcast.evaluators._disjoint_parts": {"_auto", "comparison", "evaluation", "planning"},
     "backcast.evaluators._logged_rewards": {"_auto", "comparison", "evaluation"},
     "backcast.evaluators._replay": {"monitoring", "tracing"},
     "backcast.evaluators._replicates": {"tracing"},

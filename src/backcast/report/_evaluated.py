@@ -24,7 +24,10 @@ def evaluated_rows(content: ReportContent) -> list[tuple[str, str]]:
     """Return what was evaluated: log, events, dates, reward, columns and rounds, as far as they are known."""
     summary, about = content.summary, content.about
     estimates = list(summary.estimates.values())
-    made = next((estimate.provenance for estimate in estimates if estimate.provenance is not None), None)
+    provenances = [estimate.provenance for estimate in estimates if estimate.provenance is not None]
+    if len({each.log.digest for each in provenances}) > 1:
+        return [("Log", "more than one: see the settings of each policy below")]
+    made = provenances[0] if provenances else None
     source = None if made is None else made.source
     reading = None if content.health is None else content.health.reading
     events = about.get("events") or (estimates[0].diagnostics.to_dict().get("events") if made is None else None)
