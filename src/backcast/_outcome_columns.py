@@ -145,12 +145,18 @@ def merge_segments(parts: Sequence[EncodedSegments]) -> EncodedSegments:
             np.array([code_of[label] for label in part.columns[place].labels], dtype=np.int64) for part in parts
         ]
         codes.append(
-            np.concatenate(
-                [table[_codes_of(part)[:, place]] for table, part in zip(translations, parts, strict=True)]
-            )
+            np.concatenate([table[_codes_of(part)[:, place]] for table, part in zip(translations, parts, strict=True)])
         )
         columns.append(SegmentColumn(name, labels))
     return EncodedSegments(np.column_stack(codes), tuple(columns))
+
+
+def join_segments(columns: Sequence[EncodedSegments]) -> EncodedSegments:
+    """Return single segment columns of the same events as one table of codes."""
+    if not columns:
+        return NO_SEGMENTS
+    codes = np.column_stack([_codes_of(each) for each in columns])
+    return EncodedSegments(codes, tuple(column for each in columns for column in each.columns))
 
 
 def _codes_of(part: EncodedSegments) -> IntArray:

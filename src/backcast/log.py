@@ -44,7 +44,7 @@ class LogColumns(NamedTuple):
     """The arrays of a log, for code of the package; the properties of a log return read-only views of them.
 
     ``outcomes`` is ``(n, J)``, ``segments`` the ``(n, S)`` codes of segments. ``learned`` are the rewards that a policy
-    learns from if ``rewards`` are those of another outcome, which is read off the same histories (``backcast._readings``).
+    learns from if ``rewards`` are those of another outcome, which is read off the same histories.
     """
 
     contexts: Contexts
@@ -378,6 +378,11 @@ class Log:
         if codes is None:
             return {}
         return {name: np.array(labels)[codes[:, j]] for j, (name, labels) in enumerate(self.segment_columns)}
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return tuple(column.name for column in self.segment_columns)
 
     @property
     def rows(self) -> IntArray:

@@ -22,7 +22,7 @@ from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
 from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
-from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table
+from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table, outcome_tables
 from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
@@ -109,6 +109,8 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
     console.print(estimates_table(summary))
     if summary.differences:
         console.print(differences_table(summary))
+    for table in outcome_tables(summary):
+        console.print(table)
     if not quiet:
         for paragraph in (verdict(summary), *(f"Note: {note}" for note in collect_notes(summary))):
             print_line(console, paragraph)

@@ -18,6 +18,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import OutcomeReading, Reading
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
@@ -32,7 +33,7 @@ from backcast.estimate import (
     mean_curve,
 )
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs
+from backcast.evaluators._replicates import OnePass, PassInputs, PassReading, outcome_model, run_readings
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
@@ -173,6 +174,7 @@ class _PartJobs(NamedTuple):
     horizon: int
     n_passes: int
     seed: int
+    readings: tuple[Reading, ...]
 
 
 def run_parts(
@@ -197,7 +199,9 @@ def run_parts(
         first_request = replace(request, policy=policies[0], log=first, execution=Execution())
         horizon = choose_horizon(first_request, *out_of_sample_predictions(first_request))
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
-    shared_by_parts = _PartJobs(stream, one_pass, policies, request.reward_model, horizon, n_passes, request.seed)
+    shared_by_parts = _PartJobs(
+        stream, one_pass, policies, request.reward_model, horizon, n_passes, request.seed, request.readings
+    )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
     # compiled policies release the interpreter lock, others need processes
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
@@ -256,11 +260,24 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
+    readings: list[PassReading] = []
+    rewards = [float(log.columns.rewards.mean())]
+    for reading in jobs.readings:
+        if isinstance(reading, OutcomeReading):
+            read = reading.apply(log)
+            own_rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
+            own_model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
+            readings.append(PassInputs(*predict_out_of_sample(own_model, read, own_rng), jobs.horizon))
+        else:
+            read, _ = reading.apply(log, np.zeros((1, log.n_actions)))
+            readings.append(reading)
+        rewards.append(float(read.columns.rewards.mean()))
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
-    reward = float(log.columns.rewards.mean())
+    n_policies = len(jobs.policies)
+    passes = [run_readings(jobs.one_pass, jobs.policies, inputs, readings, None, [seed] * n_policies) for seed in seeds]
     return [
-        _summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds], reward) for policy in jobs.policies
+        _summarize([row[column] for row in passes], rewards[column // n_policies]) for column in range(len(passes[0]))
     ]
 
 

@@ -21,6 +21,7 @@ from backcast._format import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import LOGGED, Difference, Estimate
+from backcast.guardrails import GuardrailResult
 from backcast.verdict import Verdict, describe_lift, judge, judge_lifts
 
 
@@ -30,6 +31,7 @@ class ResultSummary:
 
     A difference is the first policy minus the second, as in the comparison. ``ranking`` holds ``(name, probability)``
     pairs; ``notes`` concern all estimates. ``lifts`` are relative to the ``baseline``, by name of the policy.
+    ``comparison`` is what was summarized, for its outcomes and segments; None if it was another result.
     """
 
     estimates: dict[str, Estimate]
@@ -39,6 +41,8 @@ class ResultSummary:
     baseline: Estimate | None = None
     baseline_name: str = LOGGED
     lifts: dict[str, Difference] = field(default_factory=dict)
+    guardrails: tuple[GuardrailResult, ...] = ()
+    comparison: Any = None
 
     @property
     def baseline_value(self) -> float | None:
@@ -87,6 +91,8 @@ def summarize(result: Any) -> ResultSummary:
             printable(name): replace(lift, first=printable(lift.first), second=printable(lift.second))
             for name, lift in getattr(result, "lifts", {}).items()
         },
+        tuple(replace(each, policy=printable(each.policy)) for each in getattr(result, "guardrails", ())),
+        result if hasattr(result, "outcomes") else None,
     )
 
 
@@ -124,7 +130,9 @@ def verdict(summary: ResultSummary) -> str:
 def decide(summary: ResultSummary) -> Verdict | None:
     """Return the verdict on the policies and their baseline; None for one estimate without a baseline."""
     if summary.baseline is not None:
-        return judge_lifts(summary.estimates, summary.baseline, summary.baseline_name, summary.lifts)
+        return judge_lifts(
+            summary.estimates, summary.baseline, summary.baseline_name, summary.lifts, summary.guardrails
+        )
     return judge(summary.estimates, summary.differences) if len(summary.estimates) > 1 else None
 
 
