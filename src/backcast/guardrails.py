@@ -88,11 +88,16 @@ def parse_guardrail(text: str, outcomes: Sequence[str], baseline: str) -> Guardr
         parsed = parse_margin(margin)
         if parsed is None:
             raise _syntax_error(text, baseline, f"after {baseline!r} comes nothing, or a margin such as + 5 or - 2 %")
+        if not math.isfinite(parsed[0]):
+            raise _syntax_error(text, baseline, "the margin is not a finite number")
         return Guardrail(words, name, operator, baseline, *parsed)
     bound = BOUND.fullmatch(rest)
     if bound is None:
         raise _syntax_error(text, baseline, f"after {operator} comes {baseline!r}, the baseline, or a number")
-    return Guardrail(words, name, operator, "", _to_number(*bound.groups()[:3]))
+    number = _to_number(*bound.groups()[:3])
+    if not math.isfinite(number):
+        raise _syntax_error(text, baseline, "the bound is not a finite number")
+    return Guardrail(words, name, operator, "", number)
 
 
 def take_name(text: str, known: Iterable[str]) -> str | None:
@@ -110,8 +115,7 @@ def parse_margin(text: str) -> tuple[float, bool] | None:
     if margin is None:
         return None
     sign, digits, exponent, percent = margin.groups()
-    size = _to_number(sign, digits, exponent) / (100 if percent else 1)
-    return (size, bool(percent)) if math.isfinite(size) else None
+    return _to_number(sign, digits, exponent) / (100 if percent else 1), bool(percent)
 
 
 def _to_number(sign: str, digits: str, exponent: str | None) -> float:

@@ -13,7 +13,7 @@ from tests.support.cli import OUTPUT_SCHEMA, run
 
 READ = "log.csv --context x --action shown --reward click --propensity p --reward-range 0 1"
 GOOD = "--policy good='fixed:probabilities=[0,1]'"
-OUTCOMES = "--outcome latency=ms --outcome paid --segment device --evaluator ips"
+OUTCOMES = "--outcome latency=ms --outcome paid --segment device"
 
 
 @pytest.fixture(autouse=True)
@@ -82,7 +82,7 @@ def test_text_shows_them(capsys: pytest.CaptureFixture[str]) -> None:
 
 def test_a_run_file_has_the_same_settings(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     (folder / "run.toml").write_text(
-        'log = "log.csv"\ncontext = "x"\naction = "shown"\nreward = "click"\npropensity = "p"\nevaluator = "ips"\n'
+        'log = "log.csv"\ncontext = "x"\naction = "shown"\nreward = "click"\npropensity = "p"\n'
         'outcomes = { latency = "ms" }\nsegments = "device"\nguardrails = ["latency < logged + 2"]\n'
         '[policies]\ngood = "fixed:probabilities=[0,1]"\n'
     )

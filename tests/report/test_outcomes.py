@@ -41,7 +41,7 @@ def test_outcome_rows_begin_with_the_baseline() -> None:
     assert [(row["outcome"], row["policy"]) for row in rows] == [("ms", "logged"), ("ms", "[red]"), ("ms", "half")]
     assert rows[0]["lift"] == ""
     assert rows[1]["lift"].startswith(("4.", "5."))
-    assert rows[1]["relative"].startswith("+2")
+    assert rows[1]["relative"].startswith("+1")
 
 
 def test_segment_rows_have_one_row_per_segment_and_policy() -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from dataclasses import dataclass
 
@@ -59,6 +60,8 @@ def parse_requirement(text: str, names: Iterable[str]) -> Requirement:
     margin = parse_margin(rest)
     if margin is None:
         raise _syntax_error(text, known, f"after {second!r} comes nothing, or a margin such as + 0.01 or - 5 %")
+    if not math.isfinite(margin[0]):
+        raise _syntax_error(text, known, "the margin is not a finite number")
     return Requirement(words, first, operator, second, *margin)
 
 
