@@ -32,6 +32,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
     replayed = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05))
     comparison = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, bc.ClockReplay(), **fast)
     health = bc.check(log, bc.Uniform())
+    searched = bc.search(log, {"low": bc.Fixed([1, 0, 0]), "high": bc.Fixed([0, 0, 1])})
     return {
         "fixed policy": bc.evaluate(log, bc.Uniform(), bc.IPS()),
         "doubly robust": bc.evaluate(log, bc.Uniform(), bc.DR()),
@@ -58,6 +59,10 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "reward distribution": bc.reward_distribution(log, bc.Uniform()),
         "propensities": bc.estimate_propensities(log),
         "saved": bc.SavedResult(learned, {"log": "news"}),
+        "search": searched,
+        "candidate": searched.candidates[1],
+        "verdict": comparison.verdict,
+        "reliability": learned.reliability,
         "rerun": bc.RerunReport(True, {"": learned.value}, {"": learned.value}, (), learned),
     }
 
@@ -78,6 +83,15 @@ def test_every_result_survives_pickle_and_equals_its_copy(results: dict[str, Any
         assert again == result, name
         assert hash(again) == hash(result), name
         assert len({result, again}) == 1, name
+
+
+def test_every_result_has_a_display_for_notebooks(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        bundle = result._repr_mimebundle_()
+        assert bundle["text/plain"] == str(result), name
+        assert bundle["text/html"].startswith("<div"), name
+        assert "object at 0x" not in bundle["text/html"], name
+        assert "array(" not in bundle["text/html"], name
 
 
 def test_results_that_differ_are_not_equal(results: dict[str, Any]) -> None:

@@ -24,6 +24,7 @@ from backcast._request import EvaluationRequest, RandomStreams
 from backcast.errors import EvaluationError
 from backcast.estimate import LOGGED, Difference, Estimate, Precision
 from backcast.evaluation import used_reward_model, within_reward_range
+from backcast.evaluators._disjoint_parts import PartResults
 from backcast.evaluators._logged_rewards import LoggedMean, logged_baseline
 from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import with_stream_model
@@ -71,6 +72,12 @@ class PolicyRuns:
     _memo: dict[str, Any] = field(default_factory=dict)
 
     @property
+    def columns(self) -> list[str]:
+        """Names of the policies whose values passes have, in order; parts of a stream have those of fixed ones too."""
+        fixed = self.alone.policies if self.alone is not None and isinstance(self.passes, PartResults) else ()
+        return [*self.joint.policies, *fixed]
+
+    @property
     def log(self) -> Log | LogStream:
         """The log of the comparison."""
         return self.joint.request.log
@@ -78,8 +85,7 @@ class PolicyRuns:
     def read(self, number: int, reading: Reading) -> ReadEstimates:
         """Return the estimates of reading ``number``."""
         estimates: dict[str, Estimate] = {}
-        n_joint = len(self.joint.policies)
-        first_column = (number + 1) * n_joint
+        first_column = (number + 1) * len(self.columns)
         if self.alone is not None:
             estimates |= self._read_alone(self.alone, reading)
         if self.passes is None:
@@ -181,7 +187,7 @@ class PolicyRuns:
         if self.passes is None:
             return True
         rows = getattr(self.passes, "full", None) or getattr(self.passes, "parts", None) or [[]]
-        return len(rows[0]) > len(self.joint.policies)
+        return len(rows[0]) > len(self.columns)
 
 
 def lift_influences(read: ReadEstimates, policy: str, baseline_name: str, log: Log | LogStream) -> FloatArray | None:
@@ -260,7 +266,7 @@ def _segment_result(
 ) -> SegmentResult:
     reading, log = read.reading, runs.log
     assert isinstance(reading, SegmentReading)
-    pairing = Pairing(read.estimates, list(runs.joint.policies), runs.passes, read.first_column)
+    pairing = Pairing(read.estimates, runs.columns, runs.passes, read.first_column)
     baseline = read.estimates.get(baseline_name, read.logged)
     lifts: dict[str, Difference] = {}
     decisions: dict[str, Decision] = {}

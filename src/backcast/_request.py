@@ -94,6 +94,9 @@ class EvaluationRequest:
         Outcomes and segments that passes read besides the reward: each adds a column per policy to their results.
     segment
         The segment whose value a replay in log order reads; None for all events.
+    fixed_policies
+        Fixed policies of the same comparison. They are evaluated elsewhere; an evaluator that cuts a stream into parts
+        computes their values by part, so that differences to them are paired.
     """
 
     log: Log | LogStream
@@ -111,6 +114,7 @@ class EvaluationRequest:
     pairs_with_log: bool = False
     readings: tuple[Reading, ...] = ()
     segment: SegmentReading | None = None
+    fixed_policies: tuple[Any, ...] = ()
 
     def without_log(self) -> EvaluationRequest:
         """Return the request for a computation that gets its log later, and must not keep this one alive."""

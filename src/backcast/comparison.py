@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -26,6 +26,7 @@ from backcast._differences import (
 )
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
+from backcast._format import join_names
 from backcast._pairing import Pairing
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
@@ -154,6 +155,29 @@ class Comparison(ContentEquality):
 
         return plot_outcomes(self, outcome)
 
+    @overload
+    def __getitem__(self, key: str) -> Estimate: ...
+    @overload
+    def __getitem__(self, key: tuple[str, str]) -> Difference: ...
+    def __getitem__(self, key: str | tuple[str, str]) -> Estimate | Difference:
+        """Return the estimate of one policy, or the first of two minus the second, whichever is stored first.
+
+        The baseline has its name, such as "logged"; a difference to it is a lift, or the negative of one.
+        """
+        estimates = self.estimates if self.baseline is None else {**self.estimates, self.baseline_name: self.baseline}
+        wanted = key if isinstance(key, tuple) else (key,)
+        unknown = next((name for name in wanted if name not in estimates), None)
+        if unknown is not None or len(wanted) > 2 or len(set(wanted)) < len(wanted):
+            problem = "give one name or two that differ" if unknown is None else f"there is no policy {unknown!r}"
+            raise OptionError(f"{problem}; there are {join_names([repr(name) for name in estimates])}")
+        if len(wanted) == 1:
+            return estimates[wanted[0]]
+        first, second = wanted
+        for stored in (*self.differences, *self.lifts.values()):
+            if (stored.first, stored.second) in ((first, second), (second, first)):
+                return stored if stored.first == first else -stored
+        raise OptionError(f"the difference of {first!r} and {second!r} has no standard error, so it is not known")
+
     def __str__(self) -> str:
         lines = [f"{name}: {estimate.value:.4g} {estimate.interval}" for name, estimate in self.estimates.items()]
         if self.baseline is not None and self.baseline_name not in self.estimates:
@@ -210,15 +234,18 @@ class Comparison(ContentEquality):
 
         return plot_result(self)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import result_html
+    def to_frame(self) -> Any:
+        """Return one row per policy as an Arrow table, that of the baseline first; missing numbers are null.
 
-        return result_html(self)
+        Columns: ``policy``, its name; ``description``, as it is written in code; ``is_baseline``; ``value``,
+        ``std_error``, ``low``, ``high``, ``level`` and ``method`` of the interval; ``lift``, ``lift_std_error``,
+        ``lift_low``, ``lift_high``, ``relative_lift``, ``relative_lift_low``, ``relative_lift_high`` over the
+        ``baseline``; ``decision`` against it; ``grade``; ``probability_best``; ``events``, ``horizon``, ``evaluator``.
+        ``.to_pandas()`` makes a frame of pandas, ``polars.from_arrow(...)`` one of Polars.
+        """
+        from backcast.report.frames import comparison_frame
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return comparison_frame(self)
 
 
 def compare(
@@ -355,7 +382,8 @@ def compare(
             estimates, stopped = _evaluate_one_by_one(fixed_evaluator, fixed_request, fixed, by_kind=True)
             notes += fixed_notes + stopped
         run_jointly = None if stopped else getattr(chosen, "run_jointly", None)
-        passes = None if run_jointly is None else run_jointly(request, list(learners.values()))
+        joint_request = request if alone is None else replace(request, fixed_policies=tuple(fixed.values()))
+        passes = None if run_jointly is None else run_jointly(joint_request, list(learners.values()))
         if passes is not None:
             for i, (name, policy) in enumerate(learners.items()):
                 own_request = replace(request, policy=policy, policy_name=describe(policy))
@@ -382,7 +410,7 @@ def compare(
         estimates = {name: with_lift(estimate, logged, request) for name, estimate in estimates.items()}
     pairing = None
     if not stopped and (passes is None or passes.has_standard_errors):
-        pairing = Pairing(estimates, list(learners), passes)
+        pairing = Pairing(estimates, runs.columns, passes)
     comparison = _comparison(estimates, pairing, request, notes, baseline, logged)
     if pairing is None or not read:
         return comparison
@@ -432,7 +460,7 @@ def _read_outcomes(
     for outcome, each in by_outcome.items():
         own_request = replace(request, log=each.log)
         estimates = {name: with_lift(estimate, each.logged, own_request) for name, estimate in each.estimates.items()}
-        pairing = Pairing(estimates, list(runs.joint.policies), runs.passes, each.first_column)
+        pairing = Pairing(estimates, runs.columns, runs.passes, each.first_column)
         found = _comparison(estimates, pairing, own_request, (), baseline, each.logged, own_level)
         comparisons[outcome] = replace(found, outcome=outcome, ranking=(), notes=(*found.notes, note))
     results = []

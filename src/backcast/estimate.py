@@ -105,6 +105,24 @@ class Difference(ContentEquality):
     relative: float = math.nan
     relative_interval: Interval | None = None
 
+    def __neg__(self) -> Difference:
+        """Return the second minus the first; the share is that of the first, and known if its interval has an end.
+
+        >>> interval = Interval(-0.25, 0.5, 0.95, "paired by event", "independent", POLICY_VALUE)
+        >>> print(-Difference("new", "logged", 0.25, 0.125, interval))
+        logged - new: -0.25 [-0.5, 0.25] (95 % paired by event)
+        """
+        turned = replace(self.interval, low=-self.interval.high, high=-self.interval.low)
+        relative, share = math.nan, self.relative_interval
+        if share is not None and share.low > -1:
+            # (b - a) / a for the share s = (a - b) / b, which falls as s rises
+            relative = -self.relative / (1 + self.relative)
+            share = replace(share, low=-share.high / (1 + share.high), high=-share.low / (1 + share.low))
+        else:
+            share = None
+        negative = replace(self, first=self.second, second=self.first, value=-self.value, interval=turned)
+        return replace(negative, relative=relative, relative_interval=share)
+
     def __str__(self) -> str:
         share = "" if math.isnan(self.relative) else f", {100 * self.relative:+.3g} %"
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}{share}"
@@ -308,15 +326,11 @@ class Estimate(ContentEquality):
 
         return plot_result(self)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import result_html
+    def to_frame(self) -> Any:
+        """Return one row as an Arrow table; its columns are those of :meth:`Comparison.to_frame`."""
+        from backcast.report.frames import estimate_frame
 
-        return result_html(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return estimate_frame(self)
 
     def replay_summary(self, log: Log | None = None) -> ReplaySummary | None:
         """Return a summary of one pass, which is run again on the first call; None if there is none, as for a stream.

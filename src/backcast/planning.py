@@ -192,6 +192,12 @@ class Plan(ContentEquality):
         plain: dict[str, Any] = to_json(self)
         return plain
 
+    def to_frame(self) -> Any:
+        """Return one row per need as an Arrow table: pair, difference, events, low, high, power, level, horizon."""
+        from backcast.report.frames import plan_frame
+
+        return plan_frame(self)
+
     def plot(self) -> Any:
         """Return an Altair chart: power by the number of events, a line for each difference."""
         from backcast.report.charts import plan_chart

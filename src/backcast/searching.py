@@ -130,26 +130,15 @@ class SearchResult(ContentEquality):
         }
 
     def to_frame(self) -> Any:
-        """Return the candidates as an Arrow table, one row each, with a column per parameter of the grid."""
-        import pyarrow as pa
+        """Return one row per candidate as an Arrow table, best first.
 
-        names = dict.fromkeys(name for candidate in self.candidates for name in candidate.parameters)
-        columns: dict[str, list[Any]] = {"name": [each.name for each in self.candidates]}
-        for name in names:
-            values = [each.parameters.get(name) for each in self.candidates]
-            plain = all(value is None or isinstance(value, bool | int | float | str) for value in values)
-            columns[name] = values if plain else [str(value) for value in values]
-        gaps = [each.difference for each in self.candidates]
-        columns |= {
-            "value": [each.value for each in self.candidates],
-            "difference": [0.0 if gap is None else gap.value for gap in gaps],
-            "low": [0.0 if gap is None else gap.interval.low for gap in gaps],
-            "high": [0.0 if gap is None else gap.interval.high for gap in gaps],
-            "stage": [each.stage for each in self.candidates],
-            "passes": [each.passes for each in self.candidates],
-            "share_won": [each.share_won for each in self.candidates],
-        }
-        return pa.table(columns)
+        Columns: ``name``; one per parameter of the grid, under its name (``param_`` before it if another column has
+        it); ``value``; ``difference`` to the best, 0 for the best itself, with its interval ``low`` and ``high``;
+        ``stage``, ``passes`` and ``share_won`` (see :class:`Candidate`).
+        """
+        from backcast.report.frames import search_frame
+
+        return search_frame(self)
 
 
 def search(

@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
+from backcast._display import NotebookDisplay
 from backcast._format import (
     format_change,
     format_interval,
@@ -46,7 +47,7 @@ class PairedDifference(Protocol):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(NotebookDisplay):
     """What a comparison decides about one policy.
 
     Attributes
@@ -218,6 +219,13 @@ def describe_lift(lift: Difference) -> str:
         shown = f"{amount} {direction} per round ({numbers})"
         return f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
     return f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})."
+
+
+def decide_lift(estimate: Estimate, lift: Difference) -> Decision:
+    """Return the decision on one policy and the log, by the lift and the reliability of the estimate."""
+    if not estimate.reliability.is_trustworthy:
+        return "not trustworthy"
+    return _by_difference({(lift.first, lift.second): lift}, lift.first, lift.second)
 
 
 def _join_decided(decided: Sequence[tuple[str, Decision]], best: str, decision: Decision, reference: str) -> str:

@@ -211,7 +211,7 @@ def evaluate(settings: Settings) -> None:
     app,
     (*o.LOG, *o.PAIRED_RUN, *o.COMPARISON, *o.EXECUTION, *o.OUTPUT),
     epilog=_epilog(
-        f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS} --require better",
+        f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS} --require not-worse",
         "backcast compare run.toml",
         f"{REQUIREMENT_EXIT_CODES}\n\n{EXIT_CODES}",
     ),

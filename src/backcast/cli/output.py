@@ -22,7 +22,16 @@ from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
 from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
-from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table, outcome_tables
+from backcast.report.text import (
+    FOLD,
+    NO_WRAP,
+    NUMBER,
+    differences_table,
+    estimates_table,
+    lifts_table,
+    make_table,
+    outcome_tables,
+)
 from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
@@ -107,6 +116,8 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
     title = f"{events} events, {about['actions']} actions; average reward in the log: {reward} per round"
     print_line(console, f"PARTIAL RESULT. {title}" if partial else title)
     console.print(estimates_table(summary))
+    if summary.lifts:
+        console.print(lifts_table(summary))
     if summary.differences:
         console.print(differences_table(summary))
     for table in outcome_tables(summary):

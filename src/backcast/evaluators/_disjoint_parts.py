@@ -15,7 +15,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import FloatArray
+from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._readings import OutcomeReading, Reading
@@ -33,8 +33,9 @@ from backcast.estimate import (
     mean_curve,
 )
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs, PassReading, outcome_model, run_readings
-from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_readings
+from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
+from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -66,7 +67,7 @@ class PartResult(NamedTuple):
 
 @dataclass(frozen=True)
 class PartResults:
-    """Results by part and policy.
+    """Results by part and policy: those that were run in passes, then the fixed policies of the comparison.
 
     Means are over all parts that were planned, and over all passes of each: a part that falls short of the horizon ends
     the call (see ``run_parts``). If the run is stopped, the first parts in order are used, whatever their results.
@@ -170,6 +171,7 @@ class _PartJobs(NamedTuple):
     stream: LogStream
     one_pass: OnePass
     policies: Sequence[Any]
+    fixed_policies: Sequence[Any]
     reward_model: Any
     horizon: int
     n_passes: int
@@ -200,7 +202,15 @@ def run_parts(
         horizon = choose_horizon(first_request, *out_of_sample_predictions(first_request))
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
     shared_by_parts = _PartJobs(
-        stream, one_pass, policies, request.reward_model, horizon, n_passes, request.seed, request.readings
+        stream=stream,
+        one_pass=one_pass,
+        policies=policies,
+        fixed_policies=request.fixed_policies,
+        reward_model=request.reward_model,
+        horizon=horizon,
+        n_passes=n_passes,
+        seed=request.seed,
+        readings=request.readings,
     )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
     # compiled policies release the interpreter lock, others need processes
@@ -260,25 +270,45 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
-    readings: list[PassReading] = []
-    rewards = [float(log.columns.rewards.mean())]
-    for reading in jobs.readings:
-        if isinstance(reading, OutcomeReading):
-            read = reading.apply(log)
-            own_rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
-            own_model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
-            readings.append(PassInputs(*predict_out_of_sample(own_model, read, own_rng), jobs.horizon))
-        else:
-            read, _ = reading.apply(log, np.zeros((1, log.n_actions)))
-            readings.append(reading)
-        rewards.append(float(read.columns.rewards.mean()))
+    variants = [inputs, *(_read_part(reading, log, inputs, jobs, number) for reading in jobs.readings)]
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     n_policies = len(jobs.policies)
-    passes = [run_readings(jobs.one_pass, jobs.policies, inputs, readings, None, [seed] * n_policies) for seed in seeds]
-    return [
-        _summarize([row[column] for row in passes], rewards[column // n_policies]) for column in range(len(passes[0]))
+    passes = [
+        run_readings(jobs.one_pass, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
     ]
+    results = []
+    for i, read in enumerate(variants):
+        reward = float(read.log.columns.rewards.mean())
+        columns = range(i * n_policies, (i + 1) * n_policies)
+        results += [_summarize([row[column] for row in passes], reward) for column in columns]
+        for policy in jobs.fixed_policies:
+            values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
+            results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
+    return results
+
+
+def _read_part(reading: Reading, log: Log, inputs: PassInputs, jobs: _PartJobs, number: int) -> PassInputs:
+    """Return the events of a part with what is read in place of the reward."""
+    if not isinstance(reading, OutcomeReading):
+        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon)
+    read = reading.apply(log)
+    rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
+    model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
+    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon)
+
+
+def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
+    """Return the doubly robust value of a fixed policy on one part, with the predictions that passes use."""
+    log, predicted, _ = inputs
+
+    def predict(block: Log, positions: IntArray) -> FloatArray:
+        return np.repeat(predicted, len(block), axis=0) if len(predicted) == 1 else predicted[positions]
+
+    part = PredictedPart(log, predict=predict)
+    request = EvaluationRequest(log, policy, seed=seed)
+    events = WeightedLog(request, weight_doubly_robust, uses_model=True, parts=lambda: iter([[part]]))
+    return sum(float((block.base + block.ratio * block.residual).sum()) for block in events.blocks()) / len(log)
 
 
 def _summarize(passes: list[PassResult], reward: float) -> PartResult:

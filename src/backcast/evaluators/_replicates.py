@@ -411,8 +411,15 @@ def run_readings(
             read = reading
             if isinstance(read, SegmentReading):
                 read = PassInputs(*read.apply(inputs.log, inputs.predicted), inputs.horizon)
-            columns[-1].append(one_pass(policy, read, rows, own_seed))
+            columns[-1].append(_with_history_of(columns[-1][0], one_pass(policy, read, rows, own_seed)))
     return [result for results in zip(*columns, strict=True) for result in results]
+
+
+def _with_history_of(first: PassResult, result: PassResult) -> PassResult:
+    """Return a result that shares what depends on the history alone, which is most of its memory."""
+    if not first.compensator.size:
+        return result
+    return result._replace(rows=first.rows, accepted=first.accepted, edges=first.edges, compensator=first.compensator)
 
 
 def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:

@@ -174,7 +174,7 @@ def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def estimates_table(summary: ResultSummary) -> Table:
-    """Return a rich table of estimates, the baseline and then best first: value, interval, lift, reliability."""
+    """Return a rich table of estimates, the baseline and then best first: value, interval, reliability."""
     from rich.text import Text
 
     estimates = summary.estimates
@@ -184,24 +184,14 @@ def estimates_table(summary: ResultSummary) -> Table:
     }
     with_rates = not all(map(math.isnan, rates.values()))
     interval = f"{levels.pop()} interval" if len(levels) == 1 else "interval"
-    rows = policy_rows(summary)
     optional: dict[str, tuple[bool, Mapping[str, Any]]] = {
-        "accepted": (with_rates, RIGHT),
-        "lift": (bool(summary.lifts), NUMBER),
-        "in %": (any(row["relative"] for row in rows), NUMBER),
-        "its interval": (any(row["relative"] for row in rows), NO_WRAP),
-        "best": (bool(summary.ranking), RIGHT),
+        "accepted": (with_rates, NUMBER),
+        "best": (bool(summary.ranking), NUMBER),
     }
     shown = {name: options for name, (is_shown, options) in optional.items() if is_shown}
-    table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": FOLD})
-    for row in rows:
-        cells = {
-            "accepted": format_percent(rates.get(row["name"], math.nan)),
-            "lift": row["lift"],
-            "in %": row["relative"],
-            "its interval": row["relative_interval"],
-            "best": row["best"],
-        }
+    table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": NO_WRAP})
+    for row in policy_rows(summary):
+        cells = {"accepted": format_percent(rates.get(row["name"], math.nan)), "best": row["best"]}
         # Text, not markup: a name such as "[red]" is shown unchanged
         table.add_row(
             Text(row["name"]),
@@ -210,6 +200,22 @@ def estimates_table(summary: ResultSummary) -> Table:
             *(cells[name] for name in shown),
             Text(row["reliability"].label, style=STYLES[row["reliability"].grade]),
         )
+    return table
+
+
+def lifts_table(summary: ResultSummary) -> Table:
+    """Return a rich table of the lifts over the baseline, per round and as a share of it."""
+    from rich.text import Text
+
+    rows = [row for row in policy_rows(summary) if row["lift"]]
+    title = f"lift over {printable(summary.baseline_name)}"
+    columns: dict[str, Mapping[str, Any]] = {title: FOLD, "per round": NUMBER, "interval": NO_WRAP}
+    if any(row["relative"] for row in rows):
+        columns |= {"in %": NUMBER, "interval in %": NO_WRAP}
+    table = make_table(columns)
+    for row in rows:
+        cells = [row["lift"], row["lift_interval"], row["relative"], row["relative_interval"]]
+        table.add_row(Text(row["name"]), *cells[: len(columns) - 1])
     return table
 
 
