@@ -63,7 +63,6 @@ from backcast.evaluators.reward_distribution import RewardDistribution as Reward
 from backcast.evaluators.reward_distribution import RewardQuantile as RewardQuantile
 from backcast.evaluators.reward_distribution import reward_distribution as reward_distribution
 from backcast.grading import Reliability as Reliability
-from backcast.guardrails import Guardrail as Guardrail
 from backcast.guardrails import GuardrailResult as GuardrailResult
 from backcast.intervals.asymptotic import AdjustedStudent as AdjustedStudent
 from backcast.intervals.asymptotic import CressieRead as CressieRead

@@ -102,6 +102,16 @@ class Breakdown(ContentEquality):
         ]
         return "\n".join([*lines, *self.notes])
 
+    def to_frame(self) -> Any:
+        """Return one row per segment and policy as an Arrow table.
+
+        Columns: segment, policy, events, share, baseline_value, value, lift, lift_std_error, lift_low, lift_high,
+        relative_lift, baseline, decision.
+        """
+        from backcast.report.frames import segments_frame
+
+        return segments_frame(self)
+
     def to_dict(self) -> dict[str, Any]:
         """Return everything as numbers, strings, lists and dicts, for JSON."""
         return dict(to_json(self))

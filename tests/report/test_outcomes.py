@@ -9,7 +9,7 @@ import pytest
 
 import backcast as bc
 from backcast.errors import OptionError
-from backcast.report._summary import summarize
+from backcast.report._summary import summarize, verdict
 from backcast.report.outcomes import guardrail_rows, outcome_rows, segment_rows, trade_off_rows
 from backcast.report.text import outcome_tables
 
@@ -81,3 +81,17 @@ def test_the_trade_off_chart_has_both_intervals() -> None:
         FOUND.plot_outcomes("speed")
     with pytest.raises(OptionError, match="has no further outcomes"):
         FOUND.outcomes["ms"].plot_outcomes()
+
+
+def test_segments_as_a_frame() -> None:
+    frame = FOUND.by_segment("device").to_frame()
+    assert frame["segment"].to_pylist() == ["phone", "phone", "desk", "desk"]
+    assert frame["lift"].to_pylist()[0] == FOUND.by_segment("device")["phone"].lifts["[red]"].value
+
+
+def test_another_outcome_has_no_verdict_in_text_frames_and_notebooks() -> None:
+    read = FOUND.outcomes["ms"]
+    assert verdict(summarize(read)) == "Values are ms per round, of which more may be better or worse."
+    assert set(read.to_frame()["decision"].to_pylist()) == {None}
+    assert "more may be better or worse" in read._repr_html_()
+    assert "Lifts in further outcomes hold simultaneously" in str(read)

@@ -104,6 +104,8 @@ def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) ->
 
 def verdict(summary: ResultSummary) -> str:
     """Return what is decided, first about the baseline, the highest estimate, how reliable it is, and the next step."""
+    if summary.comparison is not None and summary.comparison.outcome:
+        return f"Values are {printable(summary.comparison.outcome)} per round, of which more may be better or worse."
     best, several = summary.estimates[summary.best], len(summary.estimates) > 1
     interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
     lead = "has the highest estimate:" if several else "would have earned"
@@ -128,7 +130,12 @@ def verdict(summary: ResultSummary) -> str:
 
 
 def decide(summary: ResultSummary) -> Verdict | None:
-    """Return the verdict on the policies and their baseline; None for one estimate without a baseline."""
+    """Return the verdict on the policies and their baseline; None for one estimate without a baseline.
+
+    There is none on another outcome than the reward.
+    """
+    if summary.comparison is not None and summary.comparison.outcome:
+        return None
     if summary.baseline is not None:
         return judge_lifts(
             summary.estimates, summary.baseline, summary.baseline_name, summary.lifts, summary.guardrails
