@@ -362,3 +362,27 @@ def test_the_logger_by_segment_is_its_mean() -> None:
         assert segment.values["today"] == pytest.approx(mean, abs=1e-12)
         assert segment.lifts["today"].value == pytest.approx(0.0, abs=1e-12)
     assert LoggedMean().spec.name == found.outcomes["ms"].estimates["today"].evaluator
+
+
+def test_a_checkpoint_continues_with_what_is_read(tmp_path: Path) -> None:
+    policies = {"ucb": LEARNERS["ucb"], **FIXED}
+    first, again = (
+        bc.compare(LOG, policies, bc.ClockReplay(), replicates=8, checkpoint=tmp_path / "done", **OPTIONS)
+        for _ in range(2)
+    )
+    assert first.to_dict() == again.to_dict()
+    assert first.to_dict() == bc.compare(LOG, policies, bc.ClockReplay(), replicates=8, **OPTIONS).to_dict()
+
+
+def test_a_run_that_is_stopped_has_the_reward_alone() -> None:
+    events = [0]
+
+    def stop_late(n: int) -> None:
+        events[0] += n
+        if events[0] > 10 * N:
+            raise bc.StopEvaluation
+
+    found = bc.compare(LOG, {"ucb": LEARNERS["ucb"]}, bc.ClockReplay(), replicates=32, progress=stop_late, **OPTIONS)
+    assert found.outcomes == {}
+    assert found.segments == {}
+    assert any(note.startswith("Partial:") and "outcomes and segments" in note for note in found.notes)

@@ -452,7 +452,7 @@ def _read_outcomes(
         lift_influences(each, name, baseline or LOGGED, runs.log)
         for each in by_outcome.values()
         for name in runs.names
-        if name != baseline and each.estimates[name].lift is None
+        if name != baseline and math.isfinite(each.estimates[name].std_error)
     ]
     own_level, method = joint_level(influences, request.level)
     note = f"Lifts in further outcomes hold simultaneously at {100 * request.level:g} % ({method})."

@@ -58,7 +58,8 @@ class _LogBuilder:
         self.layout, self.encoder, self.n_filled = layout, ActionEncoder(labels), 0
         context_numbers = 2 * layout.n_entries if layout.is_sparse else layout.n_features
         matrices = bool(layout.available) + bool(layout.logging)
-        check_size(n, context_numbers + 3 + len(labels) * matrices)
+        others = 3 + len(layout.columns.outcome_columns) + len(layout.columns.segment_columns)
+        check_size(n, context_numbers + others + len(labels) * matrices)
         try:
             # Features, or the entries of a CSR matrix.
             shape = (n, layout.n_entries if layout.is_sparse else layout.n_features)
@@ -68,10 +69,10 @@ class _LogBuilder:
             self.rewards, self.propensities = np.empty(n), np.empty(n)
             self.available = np.empty((n, len(labels))) if layout.available else None
             self.logging = np.empty((n, len(labels))) if layout.logging else None
+            self.outcomes = {name: np.empty(n) for name in layout.columns.outcome_columns}
         except (MemoryError, ValueError):
-            raise size_error(n, 8.0 * n * (context_numbers + 3 + len(labels) * matrices)) from None
+            raise size_error(n, 8.0 * n * (context_numbers + others + len(labels) * matrices)) from None
         self.times: list[npt.NDArray[Any]] = []
-        self.outcomes = {name: np.empty(n) for name in layout.columns.outcome_columns}
         self.segments: dict[str, list[EncodedSegments]] = {name: [] for name in layout.columns.segment_columns}
 
     def add(self, batch: pa.RecordBatch) -> None:
