@@ -165,7 +165,7 @@ def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *,
     saved = load_result(result)
     try:
         summary = summarize(saved.result)
-        written = {"report": save_report(summary, report, about=saved.about, health=saved.health)}
+        written = {"report": save_report(summary, report, about=saved.about, health=saved.health, result_file=result)}
         for kind, path in charts.items():
             if path is not None:
                 written[kind] = save_chart(values_chart(summary), path, kind)

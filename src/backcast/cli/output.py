@@ -139,7 +139,7 @@ def _write_files(
     if save_json is not None:
         writers["result"] = lambda: _save_result(result, save_json, about=about, partial=partial, health=health)
     if report is not None:
-        writers["report"] = lambda: save_report(summary, report, about=about, health=health)
+        writers["report"] = lambda: save_report(summary, report, about=about, health=health, result_file=save_json)
     problems: list[BackcastError] = []
     for what, write in writers.items():
         try:

@@ -22,7 +22,7 @@ from backcast._format import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import LOGGED, Difference, Estimate
-from backcast.verdict import Verdict, describe_lift, judge, judge_lifts
+from backcast.verdict import Decision, Verdict, decide_lift, describe_lift, judge, judge_lifts
 
 LEARNING_CELLS = (
     *("break_even", "break_even_interval", "payback", "payback_interval"),
@@ -104,11 +104,7 @@ def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) ->
 
 def verdict(summary: ResultSummary) -> str:
     """Return what is decided, first about the baseline, the highest estimate, how reliable it is, and the next step."""
-    best, several = summary.estimates[summary.best], len(summary.estimates) > 1
-    interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
-    lead = "has the highest estimate:" if several else "would have earned"
-    highest = f"{summary.best} {lead} {format_value(best)} per round{interval}."
-    reliability = best.reliability
+    highest, reliability = describe_highest(summary), summary.estimates[summary.best].reliability
     decided = decide(summary)
     if decided is None:
         lift = summary.lifts.get(summary.best)
@@ -121,12 +117,24 @@ def verdict(summary: ResultSummary) -> str:
         sentences = [*first, *(f"{reason}." for reason in decided.reasons), decided.next_step]
         if decided.decision == "not trustworthy":
             return " ".join(filter(None, sentences))
+    return " ".join(filter(None, [*sentences, caution(summary), reliability.next_step]))
+
+
+def describe_highest(summary: ResultSummary) -> str:
+    """Return the policy with the highest estimate, or the only one, with its interval."""
+    best, several = summary.estimates[summary.best], len(summary.estimates) > 1
+    interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
+    lead = "has the highest estimate:" if several else "would have earned"
+    return f"{summary.best} {lead} {format_value(best)} per round{interval}."
+
+
+def caution(summary: ResultSummary) -> str:
+    """Return how reliable the highest estimate is."""
+    reliability = summary.estimates[summary.best].reliability
     if reliability.reasons:
         advice = "Use it with caution" if reliability.is_trustworthy else "Do not rely on it"
-        sentences += [f"{advice} ({'; '.join(reliability.reasons)}).", reliability.next_step]
-    else:
-        sentences.append(f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}.")
-    return " ".join(filter(None, sentences))
+        return f"{advice} ({'; '.join(reliability.reasons)})."
+    return f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}."
 
 
 def decide(summary: ResultSummary) -> Verdict | None:
@@ -134,6 +142,14 @@ def decide(summary: ResultSummary) -> Verdict | None:
     if summary.baseline is not None:
         return judge_lifts(summary.estimates, summary.baseline, summary.baseline_name, summary.lifts)
     return judge(summary.estimates, summary.differences) if len(summary.estimates) > 1 else None
+
+
+def lift_decisions(summary: ResultSummary) -> dict[str, Decision]:
+    """Return the decision on each policy and the baseline; of one estimate, on the policy and the log."""
+    if summary.baseline is None:
+        return {name: decide_lift(summary.estimates[name], lift) for name, lift in summary.lifts.items()}
+    decided = decide(summary)
+    return {} if decided is None else dict(decided.policies)
 
 
 def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
