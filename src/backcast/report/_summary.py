@@ -110,7 +110,7 @@ def verdict(summary: ResultSummary) -> str:
         lift = summary.lifts.get(summary.best)
         sentences = [highest]
         if lift is not None and reliability.is_trustworthy:
-            sentences.append(describe_lift(lift, best.break_even))
+            sentences.append(describe_lift(lift, summary.estimates[summary.best].break_even))
     else:
         # the verdict on a baseline comes first; one on the other policies follows the highest of them
         first = [decided.sentence, highest] if summary.baseline is not None else [highest, decided.sentence]
