@@ -32,6 +32,16 @@ def make_results(log: bc.Log) -> dict[str, Any]:
     replayed = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05))
     comparison = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, bc.ClockReplay(), **fast)
     health = bc.check(log, bc.Uniform())
+    by_device = bc.Log(
+        log.contexts,
+        log.actions,
+        log.rewards,
+        log.propensities,
+        n_actions=K,
+        outcomes={"ms": log.rewards},
+        segments={"device": ["phone", "desk"] * (N // 2)},
+    )
+    read = bc.compare(by_device, {"uniform": bc.Uniform()}, guardrails=["ms < 5"])
     searched = bc.search(log, {"low": bc.Fixed([1, 0, 0]), "high": bc.Fixed([0, 0, 1])})
     return {
         "fixed policy": bc.evaluate(log, bc.Uniform(), bc.IPS()),
@@ -51,6 +61,10 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "replay summary": learned.replay_summary(),
         "comparison": comparison,
         "difference": comparison.differences[0],
+        "outcomes": read,
+        "breakdown": read.by_segment("device"),
+        "segment": read.by_segment("device").segments[0],
+        "guardrail": read.guardrails[0],
         "plan": bc.plan(comparison, 0.05),
         "health": health,
         "finding": health.findings[0],

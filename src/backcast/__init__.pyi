@@ -66,6 +66,7 @@ from backcast.evaluators.reward_distribution import RewardDistribution as Reward
 from backcast.evaluators.reward_distribution import RewardQuantile as RewardQuantile
 from backcast.evaluators.reward_distribution import reward_distribution as reward_distribution
 from backcast.grading import Reliability as Reliability
+from backcast.guardrails import GuardrailResult as GuardrailResult
 from backcast.intervals.asymptotic import AdjustedStudent as AdjustedStudent
 from backcast.intervals.asymptotic import CressieRead as CressieRead
 from backcast.intervals.asymptotic import Normal as Normal
@@ -135,6 +136,8 @@ from backcast.reward_models.regression import RewardModel as RewardModel
 from backcast.searching import Candidate as Candidate
 from backcast.searching import SearchResult as SearchResult
 from backcast.searching import search as search
+from backcast.segments import Breakdown as Breakdown
+from backcast.segments import SegmentResult as SegmentResult
 from backcast.tracing import ClockTrace as ClockTrace
 from backcast.tracing import Trace as Trace
 from backcast.tracing import trace as trace

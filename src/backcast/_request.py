@@ -17,6 +17,7 @@ from backcast._parallel.checkpoint import Checkpoint, open_checkpoint
 from backcast._parallel.fingerprint import object_fingerprint, source_digest
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import Reading, SegmentReading
 from backcast._time_order import describe_time
 from backcast._validation import at_least, confidence_level, count
 from backcast.errors import NeedsStationaryPolicy, OptionError, StopEvaluation
@@ -91,6 +92,10 @@ class EvaluationRequest:
         Arguments of ``evaluate`` or ``compare`` as they were given, for the provenance of the result.
     pairs_with_log
         Whether the evaluator computes how precise the value minus the mean of the logged rewards is, if it can.
+    readings
+        Outcomes and segments that passes read besides the reward: each adds a column per policy to their results.
+    segment
+        The segment whose value a replay in log order reads; None for all events.
     fixed_policies
         Fixed policies of the same comparison. They are evaluated elsewhere; an evaluator that cuts a stream into parts
         computes their values by part, so that differences to them are paired.
@@ -109,11 +114,13 @@ class EvaluationRequest:
     execution: Execution = field(default_factory=Execution)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     pairs_with_log: bool = False
+    readings: tuple[Reading, ...] = ()
+    segment: SegmentReading | None = None
     fixed_policies: tuple[Any, ...] = ()
 
     def without_log(self) -> EvaluationRequest:
         """Return the request for a computation that gets its log later, and must not keep this one alive."""
-        return replace(self, log=cast(Any, None), execution=Execution(), pairs_with_log=False)
+        return replace(self, log=cast(Any, None), execution=Execution(), pairs_with_log=False, readings=())
 
     @property
     def checkpoint(self) -> Checkpoint | None:

@@ -265,7 +265,7 @@ def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: Evaluat
     return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
 
 
-def _used_reward_model(evaluator: object, request: EvaluationRequest) -> object:
+def used_reward_model(evaluator: object, request: EvaluationRequest) -> object:
     """Return the reward model of the request, or the default of a built-in evaluator; None if it uses none."""
     if request.reward_model is not None:
         return request.reward_model
@@ -286,7 +286,7 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
     log = request.log
     used = {
         "evaluator": evaluator,
-        "reward_model": _used_reward_model(evaluator, request),
+        "reward_model": used_reward_model(evaluator, request),
         "horizon": estimate.horizon,
         "interval": request.interval,
         "level": request.level,

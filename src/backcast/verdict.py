@@ -19,6 +19,7 @@ from backcast._format import (
 from backcast.break_even import BreakEven
 from backcast.errors import OptionError
 from backcast.estimate import LOGGED, PROGRESSIVE_VALUE, Difference, Estimate, Interval
+from backcast.guardrails import GuardrailResult
 
 Decision: TypeAlias = Literal["better", "worse", "unclear", "not trustworthy"]
 
@@ -134,15 +135,30 @@ def judge(
 
 
 def judge_lifts(
-    estimates: Mapping[str, Estimate], baseline: Estimate, baseline_name: str, lifts: Mapping[str, Difference]
+    estimates: Mapping[str, Estimate],
+    baseline: Estimate,
+    baseline_name: str,
+    lifts: Mapping[str, Difference],
+    guardrails: Sequence[GuardrailResult] = (),
 ) -> Verdict:
-    """Return the verdict on the policy with the highest value against a baseline, with decisions on all policies."""
+    """Return the verdict on the policy with the highest value against a baseline, with decisions on all policies.
+
+    Of policies that keep all guardrails and others, the first come first. One that earns more but is not shown to keep
+    a guardrail is not better: worse if it breaks one, else unclear or not trustworthy, as the guardrail is.
+    """
     candidates = [name for name in estimates if name != baseline_name]
     sides = {**{name: estimates[name] for name in candidates}, baseline_name: baseline}
     verdicts = {
         name: judge({name: sides[name], baseline_name: baseline}, tuple(lifts.values()), name) for name in candidates
     }
-    best = max(candidates, key=lambda name: -math.inf if math.isnan(sides[name].value) else sides[name].value)
+    not_kept = {
+        name: [result for result in guardrails if result.policy == name and result.outcome != "met"]
+        for name in candidates
+    }
+    best = max(
+        candidates,
+        key=lambda name: (not not_kept[name], -math.inf if math.isnan(sides[name].value) else sides[name].value),
+    )
     chosen = verdicts[best]
     decided = tuple((name, verdict.decision) for name, verdict in verdicts.items())
     sentence, lift = chosen.sentence, lifts.get(best)
@@ -150,7 +166,35 @@ def judge_lifts(
         sentence = describe_lift(lift, sides[best].break_even)
     others = [_join_decided(decided, best, decision, _reference(baseline_name)) for decision in DECISIONS]
     reasons = tuple(dict.fromkeys(reason for verdict in (chosen, *verdicts.values()) for reason in verdict.reasons))
-    return replace(chosen, sentence=" ".join(filter(None, [sentence, *others])), reasons=reasons, policies=decided)
+    guarded = [describe_guardrail(result) for name in (best, *candidates) for result in not_kept[name]]
+    final = tuple((name, _with_guardrails(decision, not_kept[name])) for name, decision in decided)
+    return replace(
+        chosen,
+        decision=dict(final)[best],
+        sentence=" ".join(filter(None, [sentence, *others, *dict.fromkeys(guarded)])),
+        reasons=reasons,
+        policies=final,
+    )
+
+
+def _with_guardrails(decision: Decision, not_kept: Sequence[GuardrailResult]) -> Decision:
+    if decision != "better" or not not_kept:
+        return decision
+    outcomes = {result.outcome for result in not_kept}
+    if "not trustworthy" in outcomes:
+        return "not trustworthy"
+    return "worse" if "contradicted" in outcomes else "unclear"
+
+
+def describe_guardrail(result: GuardrailResult) -> str:
+    """Return in words that a policy is not shown to keep a guardrail.
+
+    >>> print(describe_guardrail(GuardrailResult("ms < logged + 5", "a", "contradicted", "ms minus logged is 9.")))
+    a breaks the guardrail ms < logged + 5: ms minus logged is 9.
+    """
+    if result.outcome == "contradicted":
+        return f"{result.policy} breaks the guardrail {result.guardrail}: {result.reason}"
+    return f"{result.policy} is not shown to keep the guardrail {result.guardrail}: {result.reason}"
 
 
 def _reference(baseline_name: str) -> str:

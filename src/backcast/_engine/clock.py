@@ -254,7 +254,7 @@ def play_rounds(
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
 def _learn_fired(state: Any, view: Any, events: Any, meters: Any, fired: Any) -> None:
     for k in fired:
-        learn(state, view, k, events.actions[k], events.rewards[k], meters.speed[k] * events.propensities[k])
+        learn(state, view, k, events.actions[k], events.learned[k], meters.speed[k] * events.propensities[k])
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types

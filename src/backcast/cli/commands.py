@@ -23,7 +23,7 @@ from backcast.cli.output import (
 )
 from backcast.cli.paths import check_outputs
 from backcast.cli.progress import print_status
-from backcast.cli.requirements import check_requirement, parse_requirement, worst_exit_code
+from backcast.cli.requirements import check_requirement, guardrail_gates, parse_requirement, worst_exit_code
 from backcast.cli.rerun import with_factories
 from backcast.cli.run import (
     RunOptions,
@@ -67,8 +67,9 @@ def run_policies(settings: Settings, *, paired: bool) -> int:
     missing = [name for name in options.policies if name not in estimates]
     result = with_factories(result, options)
     gates = [] if missing else [check_requirement(requirement, result) for requirement in requirements]
+    guarded = guardrail_gates(result) if paired and not missing else []
     partial = deliver(result, describe_log(log, settings.get("log")), settings, missing, gates)
-    return INTERRUPTED if partial else worst_exit_code(gates)
+    return INTERRUPTED if partial else worst_exit_code([*gates, *guarded])
 
 
 def run_check(settings: Settings, policy: str | None) -> bool:

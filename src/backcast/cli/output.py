@@ -31,6 +31,7 @@ from backcast.report.text import (
     learning_table,
     lifts_table,
     make_table,
+    outcome_tables,
 )
 from backcast.results import Result, result_document, save_result
 
@@ -122,6 +123,8 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
         console.print(differences_table(summary))
     if learning_rows(summary):
         console.print(learning_table(summary))
+    for table in outcome_tables(summary):
+        console.print(table)
     if not quiet:
         for paragraph in (verdict(summary), *(f"Note: {note}" for note in collect_notes(summary))):
             print_line(console, paragraph)

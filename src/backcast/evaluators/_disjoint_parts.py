@@ -18,6 +18,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import OutcomeReading, Reading
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
 from backcast.break_even import GainCurve, find_break_even
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
@@ -35,7 +36,7 @@ from backcast.estimate import (
 )
 from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs
+from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_readings
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval
@@ -197,6 +198,7 @@ class _PartJobs(NamedTuple):
     horizon: int
     n_passes: int
     seed: int
+    readings: tuple[Reading, ...]
 
 
 def run_parts(
@@ -222,7 +224,15 @@ def run_parts(
         horizon = choose_horizon(first_request, *out_of_sample_predictions(first_request))
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
     shared_by_parts = _PartJobs(
-        stream, one_pass, policies, request.fixed_policies, request.reward_model, horizon, n_passes, request.seed
+        stream=stream,
+        one_pass=one_pass,
+        policies=policies,
+        fixed_policies=request.fixed_policies,
+        reward_model=request.reward_model,
+        horizon=horizon,
+        n_passes=n_passes,
+        seed=request.seed,
+        readings=request.readings,
     )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
     # compiled policies release the interpreter lock, others need processes
@@ -282,16 +292,32 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
+    variants = [inputs, *(_read_part(reading, log, inputs, jobs, number) for reading in jobs.readings)]
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
-    reward = float(log.columns.rewards.mean())
-    results = [
-        _summarize([jobs.one_pass(policy, inputs, None, seed) for seed in seeds], reward) for policy in jobs.policies
+    n_policies = len(jobs.policies)
+    passes = [
+        run_readings(jobs.one_pass, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
     ]
-    for policy in jobs.fixed_policies:
-        values = np.full(jobs.n_passes, _mean_event_value(policy, inputs, jobs.seed))  # the same in every pass
-        results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
+    results = []
+    for i, read in enumerate(variants):
+        reward = float(read.log.columns.rewards.mean())
+        columns = range(i * n_policies, (i + 1) * n_policies)
+        results += [_summarize([row[column] for row in passes], reward) for column in columns]
+        for policy in jobs.fixed_policies:
+            values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
+            results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
     return results
+
+
+def _read_part(reading: Reading, log: Log, inputs: PassInputs, jobs: _PartJobs, number: int) -> PassInputs:
+    """Return the events of a part with what is read in place of the reward."""
+    if not isinstance(reading, OutcomeReading):
+        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon)
+    read = reading.apply(log)
+    rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
+    model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
+    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon)
 
 
 def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:

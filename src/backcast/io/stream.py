@@ -35,6 +35,16 @@ class LogStream(ABC):
     action_labels: tuple[Any, ...]
     source: LogSource | None = None  # the files, and how they are read; None for logs in memory and for parts
 
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of further outcomes."""
+        return ()
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return ()
+
     @staticmethod
     def from_logs(logs: Sequence[Log]) -> LogStream:
         """Return logs in memory as the parts of a stream, in the order of time if all have times.
@@ -159,6 +169,16 @@ class MemoryLogStream(LogStream):
     def action_labels(self) -> tuple[Any, ...]:  # type: ignore[override]
         """Labels of the actions."""
         return self.logs[0].action_labels
+
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of further outcomes."""
+        return self.logs[0].outcome_names
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return self.logs[0].segment_names
 
     @property
     def propensities_estimated(self) -> bool:

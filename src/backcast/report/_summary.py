@@ -22,6 +22,7 @@ from backcast._format import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import LOGGED, Difference, Estimate
+from backcast.guardrails import GuardrailResult
 from backcast.verdict import Decision, Verdict, decide_lift, describe_lift, judge, judge_lifts
 
 LEARNING_CELLS = (
@@ -36,6 +37,7 @@ class ResultSummary:
 
     A difference is the first policy minus the second, as in the comparison. ``ranking`` holds ``(name, probability)``
     pairs; ``notes`` concern all estimates. ``lifts`` are relative to the ``baseline``, by name of the policy.
+    ``comparison`` is what was summarized, for its outcomes and segments; None if it was another result.
     """
 
     estimates: dict[str, Estimate]
@@ -45,6 +47,8 @@ class ResultSummary:
     baseline: Estimate | None = None
     baseline_name: str = LOGGED
     lifts: dict[str, Difference] = field(default_factory=dict)
+    guardrails: tuple[GuardrailResult, ...] = ()
+    comparison: Any = None
 
     @property
     def baseline_value(self) -> float | None:
@@ -93,6 +97,8 @@ def summarize(result: Any) -> ResultSummary:
             printable(name): replace(lift, first=printable(lift.first), second=printable(lift.second))
             for name, lift in getattr(result, "lifts", {}).items()
         },
+        tuple(replace(each, policy=printable(each.policy)) for each in getattr(result, "guardrails", ())),
+        result if hasattr(result, "outcomes") else None,
     )
 
 
@@ -104,6 +110,8 @@ def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) ->
 
 def verdict(summary: ResultSummary) -> str:
     """Return what is decided, first about the baseline, the highest estimate, how reliable it is, and the next step."""
+    if summary.comparison is not None and summary.comparison.outcome:
+        return f"Values are {printable(summary.comparison.outcome)} per round, of which more may be better or worse."
     highest, reliability = describe_highest(summary), summary.estimates[summary.best].reliability
     decided = decide(summary)
     if decided is None:
@@ -138,9 +146,16 @@ def caution(summary: ResultSummary) -> str:
 
 
 def decide(summary: ResultSummary) -> Verdict | None:
-    """Return the verdict on the policies and their baseline; None for one estimate without a baseline."""
+    """Return the verdict on the policies and their baseline; None for one estimate without a baseline.
+
+    There is none on another outcome than the reward.
+    """
+    if summary.comparison is not None and summary.comparison.outcome:
+        return None
     if summary.baseline is not None:
-        return judge_lifts(summary.estimates, summary.baseline, summary.baseline_name, summary.lifts)
+        return judge_lifts(
+            summary.estimates, summary.baseline, summary.baseline_name, summary.lifts, summary.guardrails
+        )
     return judge(summary.estimates, summary.differences) if len(summary.estimates) > 1 else None
 
 

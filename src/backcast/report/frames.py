@@ -11,6 +11,7 @@ from backcast.comparison import Comparison
 from backcast.estimate import LOGGED, Difference, Estimate
 from backcast.planning import Plan
 from backcast.searching import SearchResult
+from backcast.segments import Breakdown
 from backcast.verdict import decide_lift
 
 if TYPE_CHECKING:
@@ -53,6 +54,21 @@ NEED_COLUMNS = {
     "level": NUMBER,
     "horizon": COUNT,
 }
+SEGMENT_COLUMNS = {
+    "segment": TEXT,
+    "policy": TEXT,
+    "events": COUNT,
+    "share": NUMBER,
+    "baseline_value": NUMBER,
+    "value": NUMBER,
+    "lift": NUMBER,
+    "lift_std_error": NUMBER,
+    "lift_low": NUMBER,
+    "lift_high": NUMBER,
+    "relative_lift": NUMBER,
+    "baseline": TEXT,
+    "decision": TEXT,
+}
 CANDIDATE_COLUMNS = {
     "name": TEXT,
     "value": NUMBER,
@@ -79,7 +95,8 @@ def comparison_frame(comparison: Comparison) -> pa.Table:
     if name is not None and baseline is not None:
         estimates = {name: baseline, **{key: each for key, each in estimates.items() if key != name}}
     probabilities = dict(comparison.ranking)
-    decisions = {} if name is None else dict(comparison.verdict.policies)  # which depend on both sides
+    # decisions depend on both sides, and are about the reward
+    decisions = {} if name is None or comparison.outcome else dict(comparison.verdict.policies)
     rows = [
         {
             **_policy_row(key, estimate, comparison.lifts.get(key), None if key == name else name),
@@ -126,6 +143,30 @@ def search_frame(result: SearchResult) -> pa.Table:
         values = [candidate.parameters.get(name) for candidate in result.candidates]
         table = table.add_column(place, column, [_plain_values(values)])
     return table
+
+
+def segments_frame(breakdown: Breakdown) -> pa.Table:
+    """Return one row per segment and policy, the largest segment first."""
+    rows = [
+        {
+            "segment": segment.name,
+            "policy": name,
+            "events": segment.events,
+            "share": segment.share,
+            "baseline_value": segment.baseline,
+            "value": segment.values[name],
+            "lift": lift.value,
+            "lift_std_error": lift.std_error,
+            "lift_low": lift.interval.low,
+            "lift_high": lift.interval.high,
+            "relative_lift": lift.relative,
+            "baseline": breakdown.baseline_name,
+            "decision": segment.decisions[name],
+        }
+        for segment in breakdown
+        for name, lift in segment.lifts.items()
+    ]
+    return _table(SEGMENT_COLUMNS, rows)
 
 
 def _policy_row(name: str, estimate: Estimate, lift: Difference | None, baseline: str | None) -> dict[str, Any]:

@@ -268,3 +268,30 @@ def learning_table(summary: ResultSummary) -> Table:
         cells = (f"{row[name]}\n({row[f'{name}_interval']})" if row[name] else "" for name in names)
         table.add_row(Text(row["name"]), *cells)
     return table
+
+
+def outcome_tables(summary: ResultSummary) -> list[Table]:
+    """Return rich tables of further outcomes, guardrails and segments of a comparison; none if it has none."""
+    from rich.text import Text
+
+    from backcast.report.outcomes import guardrail_rows, outcome_rows, segment_rows
+
+    comparison = summary.comparison
+    if comparison is None:
+        return []
+    lifts: dict[str, Mapping[str, Any]] = {"lift": NUMBER, "interval": NO_WRAP, "relative": NUMBER}
+    contents: list[tuple[dict[str, Mapping[str, Any]], list[dict[str, str]]]] = [
+        ({"outcome": NO_WRAP, "policy": NO_WRAP, "value": NUMBER, **lifts}, outcome_rows(comparison)),
+        ({"guardrail": FOLD, "policy": NO_WRAP, "outcome": NO_WRAP, "reason": FOLD}, guardrail_rows(comparison)),
+    ]
+    for column in comparison.segments:
+        rows = [{**row, column: row["segment"]} for row in segment_rows(comparison, column)]
+        contents.append(({column: NO_WRAP, "policy": NO_WRAP, "events": NUMBER, **lifts, "decision": NO_WRAP}, rows))
+    tables = []
+    for columns, rows in contents:
+        if rows:
+            table = make_table({"in %" if name == "relative" else name: each for name, each in columns.items()})
+            for row in rows:
+                table.add_row(*(Text(row[name]) for name in columns))
+            tables.append(table)
+    return tables
