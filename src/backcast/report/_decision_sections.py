@@ -151,7 +151,7 @@ def _learning_tables(summary: ResultSummary) -> list[Block]:
     rows = learning_rows(summary)
     tables: list[Block] = []
     over = "the log did" if summary.baseline_name == LOGGED else summary.baseline_name
-    even = [
+    even: list[list[str | Cell]] = [
         [
             row["name"],
             number(row["break_even"], row["break_even_interval"]),
