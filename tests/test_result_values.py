@@ -53,6 +53,8 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "permuted": bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05), **fast),
         "segments": bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05), interval=bc.Segments(4)),
         "curve": learned.curve,
+        "break-even": learned.break_even,
+        "after learning": learned.after_learning,
         "interval": learned.interval,
         "diagnostics": learned.diagnostics,
         "provenance": learned.provenance,

@@ -8,6 +8,8 @@ from backcast import io as io
 from backcast import policies as policies
 from backcast import propensities as propensities
 from backcast import reward_models as reward_models
+from backcast.break_even import BreakEven as BreakEven
+from backcast.break_even import RoundInterval as RoundInterval
 from backcast.checks.findings import Finding as Finding
 from backcast.checks.findings import HealthReport as HealthReport
 from backcast.checks.findings import PolicyFit as PolicyFit
@@ -30,6 +32,7 @@ from backcast.errors import ResourceError as ResourceError
 from backcast.errors import SourceError as SourceError
 from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError
+from backcast.estimate import AfterLearning as AfterLearning
 from backcast.estimate import Difference as Difference
 from backcast.estimate import Estimate as Estimate
 from backcast.estimate import Interval as Interval

@@ -12,11 +12,13 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from backcast._horizon import check_horizon
 from backcast._parallel.checkpoint import Checkpoint, open_checkpoint
 from backcast._parallel.fingerprint import object_fingerprint, source_digest
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._readings import Reading, SegmentReading
+from backcast._time_order import describe_time
 from backcast._validation import at_least, confidence_level, count
 from backcast.errors import NeedsStationaryPolicy, OptionError, StopEvaluation
 from backcast.estimate import Estimate
@@ -220,7 +222,7 @@ def check_request(
     policies: Iterable[Any],
     *,
     level: float,
-    horizon: int | None,
+    horizon: int | str | None,
     seed: int,
     replicates: int | str | None,
     exchangeable: bool | None,
@@ -232,8 +234,7 @@ def check_request(
     for policy in policies:
         check_is_policy(policy)
     confidence_level(level)
-    if horizon is not None:
-        count("horizon", horizon)
+    check_horizon(horizon)
     count("seed", seed, 0, high=None)
     if isinstance(replicates, str):
         if replicates not in ("auto", "default"):
@@ -269,7 +270,9 @@ def as_log(log: Any) -> Log | LogStream:
 
 def log_shape(log: Log | LogStream) -> LogShape:
     """Return digest and shape of a log, for the provenance of a result."""
-    return LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log))
+    times = log.columns.times if isinstance(log, Log) else None
+    ends = None if times is None else (describe_time(times[0]), describe_time(times[-1]))
+    return LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log), ends)
 
 
 def require_fixed_policy(policy: object, evaluator: str) -> None:

@@ -27,6 +27,7 @@ from backcast._differences import (
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
 from backcast._format import join_names
+from backcast._horizon import resolve_horizon
 from backcast._pairing import Pairing
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
@@ -56,6 +57,7 @@ from backcast.evaluation import (
     run_evaluator,
     with_lift,
 )
+from backcast.evaluators._curve_gains import rebase_break_even
 from backcast.evaluators._logged_rewards import LoggedMean
 from backcast.guardrails import Guardrail, GuardrailResult, check_guardrail, parse_guardrail
 from backcast.policies._calls import describe
@@ -256,7 +258,7 @@ def compare(
     baseline: str | None = LOGGED,
     guardrails: Sequence[str] = (),
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     level: float = 0.95,
     seed: int = 0,
     replicates: int | str | None = "default",
@@ -321,6 +323,7 @@ def compare(
         progress=progress,
     )
     log, split = as_log(log), None
+    rounds, horizon_notes = resolve_horizon(log, horizon)
     rails = _parse_guardrails(guardrails, log, baseline)
     predictions = number_predictions(reward_model, log)
     if any(isinstance(policy, WarmStart) for policy in policies.values()):
@@ -330,7 +333,7 @@ def compare(
         log=log,
         policy=None,
         reward_model=predictions,
-        horizon=horizon,
+        horizon=rounds,
         level=level,
         seed=seed,
         replicates=replicates,
@@ -408,10 +411,13 @@ def compare(
     logged = find_baseline(request, estimates)
     if logged is not None:
         estimates = {name: with_lift(estimate, logged, request) for name, estimate in estimates.items()}
+    if not stopped and baseline in estimates and baseline != LOGGED:
+        places = {} if passes is None else {name: i for i, name in enumerate(runs.columns)}
+        estimates = rebase_break_even(estimates, places, passes, baseline, level)
     pairing = None
     if not stopped and (passes is None or passes.has_standard_errors):
         pairing = Pairing(estimates, runs.columns, passes)
-    comparison = _comparison(estimates, pairing, request, notes, baseline, logged)
+    comparison = _comparison(estimates, pairing, request, (*horizon_notes, *notes), baseline, logged)
     if pairing is None or not read:
         return comparison
     outcomes, results = _read_outcomes(runs, read, request, baseline, rails)

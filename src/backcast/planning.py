@@ -8,6 +8,7 @@ may have missed, which falls as one over the number of events too.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from scipy import optimize, stats
 
 from backcast._differences import missed_event
 from backcast._equality import ContentEquality
+from backcast._horizon_proposal import describe_flattening
 from backcast._serialization import to_json
 from backcast._validation import at_least, confidence_level, count, share
 from backcast.comparison import Comparison
@@ -261,7 +263,10 @@ def plan(
     needs = tuple(
         _need(spread, size, power, critical, uncertainty, min_events) for spread in spreads for size in differences
     )
-    return Plan(needs, spreads, horizon, power, level, pilot_events, _notes(needs, pilot_events, min_events))
+    notes = _notes(needs, pilot_events, min_events)
+    if isinstance(source, Comparison):
+        notes += tuple(filter(None, itertools.starmap(describe_flattening, source.estimates.items())))
+    return Plan(needs, spreads, horizon, power, level, pilot_events, notes)
 
 
 def _check_options(differences: list[Any], power: Any, level: float) -> None:

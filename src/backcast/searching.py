@@ -12,6 +12,7 @@ from typing import Any, Literal
 from backcast._auto import Choice, resolve_as_fixed, resolve_by_kind, resolve_evaluator, simulates_histories
 from backcast._equality import ContentEquality
 from backcast._format import format_interval, format_number, format_percent, join_names
+from backcast._horizon import resolve_horizon
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
@@ -148,7 +149,7 @@ def search(
     *,
     evaluator: Evaluator | Literal["auto"] = "auto",
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     level: float = 0.95,
     seed: int = 0,
     folds: int = 5,
@@ -199,6 +200,7 @@ def search(
     if horizon is None and any(map(is_learning, candidates.values())):
         raise OptionError("the policies learn, so their value depends on the number of rounds; give horizon=T")
     log, running, split = as_log(log), dict(candidates), None
+    rounds, horizon_notes = resolve_horizon(log, horizon)
     if any(isinstance(policy, WarmStart) for policy in candidates.values()):
         split = TrainingSplit.of(log, candidates)
         log, running = split.log, split.policies
@@ -207,7 +209,7 @@ def search(
         log=log,
         policy=None,
         reward_model=reward_model,
-        horizon=horizon,
+        horizon=rounds,
         level=level,
         seed=seed,
         replicates="default",
@@ -240,7 +242,7 @@ def search(
         )
         for name in ordered
     )
-    notes = (*notes, *_notes(winner, rows, selection.race))
+    notes = (*horizon_notes, *notes, *_notes(winner, rows, selection.race))
     estimate = replace(estimate, notes=(*notes, *estimate.notes))
     return SearchResult(
         winner, candidates[winner], estimate, rows, folds, selection.race.passes if selection.race else 0, notes

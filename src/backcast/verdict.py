@@ -16,6 +16,7 @@ from backcast._format import (
     round_by_width,
     round_up,
 )
+from backcast.break_even import BreakEven
 from backcast.errors import OptionError
 from backcast.estimate import LOGGED, PROGRESSIVE_VALUE, Difference, Estimate, Interval
 from backcast.guardrails import GuardrailResult
@@ -162,7 +163,7 @@ def judge_lifts(
     decided = tuple((name, verdict.decision) for name, verdict in verdicts.items())
     sentence, lift = chosen.sentence, lifts.get(best)
     if lift is not None and chosen.decision != "not trustworthy":
-        sentence = describe_lift(lift)
+        sentence = describe_lift(lift, sides[best].break_even)
     others = [_join_decided(decided, best, decision, _reference(baseline_name)) for decision in DECISIONS]
     reasons = tuple(dict.fromkeys(reason for verdict in (chosen, *verdicts.values()) for reason in verdict.reasons))
     guarded = [describe_guardrail(result) for name in (best, *candidates) for result in not_kept[name]]
@@ -200,12 +201,17 @@ def _reference(baseline_name: str) -> str:
     return "the log did" if baseline_name == LOGGED else baseline_name
 
 
-def describe_lift(lift: Difference) -> str:
-    """Return the lift of a trustworthy estimate in words.
+def describe_lift(lift: Difference, break_even: BreakEven | None = None) -> str:
+    """Return the lift of a trustworthy estimate in words, with its break-even and payback rounds if it has them.
 
     >>> interval = Interval(-0.02, 0.04, 0.95, "paired by event", "independent", "")
     >>> print(describe_lift(Difference("a", "logged", 0.01, 0.015, interval)))
     The log does not show whether a earns more than the log did: 0.010 more per round (95 % interval -0.020 to 0.040).
+    >>> from backcast.break_even import RoundInterval
+    >>> break_even = BreakEven(40, RoundInterval(30, 60), 90, RoundInterval(70, 200), 500, 0.95, "logged")
+    >>> interval = Interval(0.02, 0.04, 0.95, "paired by event", "independent", "")
+    >>> print(describe_lift(Difference("a", "logged", 0.03, 0.005, interval), break_even))  # doctest: +ELLIPSIS
+    a earns 0.030 more per round than the log did (95 % interval 0.020 to 0.040), from round 40 on; it has paid ...
     """
     if lift.relative_interval is None:
         numbers = f"{format_level(lift.interval)} interval {format_interval(lift.interval)}"
@@ -217,8 +223,30 @@ def describe_lift(lift: Difference) -> str:
     direction = "more" if lift.value >= 0 else "less"
     if lift.interval.low <= 0 <= lift.interval.high:
         shown = f"{amount} {direction} per round ({numbers})"
-        return f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
-    return f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})."
+        unclear = f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
+        return f"{unclear}{_unpaid_learning(break_even)}"
+    sentence = f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})"
+    if lift.value < 0:
+        return f"{sentence}.{_unpaid_learning(break_even)}"
+    return f"{sentence}{_paid_learning(break_even)}."
+
+
+def _paid_learning(break_even: BreakEven | None) -> str:
+    """Return from which round on a better policy earns more, as the end of a sentence; empty if it is not known."""
+    if break_even is None or break_even.round is None:
+        return ""
+    if break_even.round == 1:
+        return ", from the first round on"
+    paid = "" if break_even.payback is None else f"; it has paid for its learning by round {break_even.payback:,}"
+    return f", from round {break_even.round:,} on{paid}"
+
+
+def _unpaid_learning(break_even: BreakEven | None) -> str:
+    """Return a sentence on a policy that is not better on average, if the log shows that it is better in the end."""
+    if break_even is None or break_even.round in (None, 1) or break_even.interval.high is None:
+        return ""
+    paid = f", but has not paid for its learning within {break_even.horizon:,} rounds"
+    return f" It earns more from round {break_even.round:,} on{paid if break_even.payback is None else ''}."
 
 
 def decide_lift(estimate: Estimate, lift: Difference) -> Decision:

@@ -21,6 +21,7 @@ MODULES = sorted(
 SHARED_PRIVATE_MODULES = {
     "backcast.checks._drift": {"_auto"},
     "backcast.checks._rewards": {"cli"},
+    "backcast.evaluators._curve_gains": {"comparison"},
     "backcast.evaluators._disjoint_parts": {"_auto", "_reading_results", "evaluation", "planning"},
     "backcast.evaluators._logged_rewards": {"_auto", "_reading_results", "comparison", "evaluation"},
     "backcast.evaluators._replay": {"monitoring", "tracing"},

@@ -270,7 +270,13 @@ RUN = _panel(
         metavar="INTERVAL",
         names=INTERVALS,
     ),
-    Option("horizon", COUNT, "Rounds that the policy runs for; one pass over the log if not given.", metavar="T"),
+    Option(
+        "horizon",
+        TEXT_OR_COUNT,
+        "Rounds that the policy runs for, or a span of time if the log has times (12h, 1d, 2w: as many rounds as it "
+        "has events in that time); one pass over the log if not given.",
+        metavar="T",
+    ),
     Option("level", NUMBER, "Level of the intervals.", "0.95", metavar="SHARE"),
     Option("seed", COUNT, "Seed of all random numbers; the same seed gives the same result.", "0", minimum=0),
     Option(

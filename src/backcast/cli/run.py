@@ -171,7 +171,7 @@ def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:
         evaluator = build(evaluator, EVALUATORS, settings.folder)
     engine = Engine(settings.get("engine", "local"), settings.get("scheduler"))
     keywords = {
-        "horizon": settings.get("horizon"),
+        "horizon": make_horizon(settings.get("horizon")),
         "level": settings.get("level", 0.95),
         "seed": settings.get("seed", 0),
         # all of a cluster, but one core of this machine, which others may use as well
@@ -224,6 +224,15 @@ def _split_name(text: str) -> tuple[str, str]:
     # an equals sign after a colon belongs to an option of the policy
     named = re.fullmatch(r"\s*([^:=]*[^:=\s])\s*=(.*)", text)
     return (named[1], named[2]) if named else (text, text)
+
+
+def make_horizon(given: str | int | None) -> int | str | None:
+    """Return a number of rounds as a number, and a span of time as text.
+
+    >>> make_horizon("60"), make_horizon("1d"), make_horizon(None)
+    (60, '1d', None)
+    """
+    return int(given) if isinstance(given, str) and given.isdecimal() else given
 
 
 def make_replicates(given: str | int | None, default: str) -> int | str | None:

@@ -20,9 +20,11 @@ from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._readings import OutcomeReading, Reading
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
+from backcast.break_even import GainCurve, find_break_even
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import (
+    LOGGED,
     POLICY_VALUE,
     Estimate,
     Interval,
@@ -32,6 +34,7 @@ from backcast.estimate import (
     block_edges,
     mean_curve,
 )
+from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_readings
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
@@ -39,7 +42,7 @@ from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robu
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies.base import Policy
+from backcast.policies.base import Policy, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.reward_models.cross_fitting import as_out_of_sample, predict_out_of_sample
 
@@ -55,7 +58,7 @@ HORIZONS_NOTE = (
 class PartResult(NamedTuple):
     """One policy on one part of a stream: the value of each pass, mean curve and certificate, fewest rounds.
 
-    ``reward`` is the mean of the logged rewards of the part.
+    ``reward`` is the mean of the logged rewards of the part, ``end_value`` the mean of V_t in the last round.
     """
 
     values: FloatArray
@@ -63,6 +66,7 @@ class PartResult(NamedTuple):
     certificate: float
     rounds: int
     reward: float
+    end_value: float = math.nan
 
 
 @dataclass(frozen=True)
@@ -99,6 +103,16 @@ class PartResults:
     def _precision(self, passes: Sequence[FloatArray]) -> Precision:
         return Precision(*split_variance(passes), len(passes) - 1, f"paired {self.method}")
 
+    def gains(self, policy: int, baseline: Baseline, level: float) -> GainCurve:
+        """Return what one policy earns more than a baseline, round by round."""
+        curves = np.array([row[policy].curve for row in self.parts])
+        baselines, added = np.full(len(curves), baseline.value), baseline.std_error**2
+        if baseline.is_log:
+            baselines, added = np.array([row[policy].reward for row in self.parts]), 0.0
+        elif baseline.place is not None:
+            baselines, added = self.part_values()[:, baseline.place], 0.0
+        return independent_gains(curves, block_edges(self.horizon), baselines, added, level)
+
     def to_estimate(self, policy: int, request: EvaluationRequest, evaluator: str) -> Estimate:
         """Return the estimate of one policy."""
         results = [row[policy] for row in self.parts]
@@ -114,7 +128,13 @@ class PartResults:
             sampling_error=math.sqrt(sampling),
             monte_carlo_error=math.sqrt(noise),
         )
-        curves = np.array([result.curve for result in results])
+        curves, edges, level = np.array([result.curve for result in results]), block_edges(self.horizon), request.level
+        break_even = after_learning = None
+        if request.pairs_with_log and is_learning(request.policy):
+            logged = Baseline(math.nan, math.nan, is_log=True)
+            break_even = find_break_even(self.gains(policy, logged, level), level, LOGGED)
+            ends = np.array([result.end_value for result in results])
+            after_learning = independent_after_learning(curves, edges, ends, level, self.method)
         return Estimate(
             value=float(values.mean()),
             std_error=error,
@@ -122,11 +142,13 @@ class PartResults:
             diagnostics=diagnostics,
             policy=request.policy_name,
             evaluator=evaluator,
-            curve=mean_curve(block_edges(self.horizon)[1:], curves, request.level),
+            curve=mean_curve(edges[1:], curves, level),
             horizon=self.horizon,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "parts": len(results)},
             group_values=values,
+            break_even=break_even,
+            after_learning=after_learning,
             _lift_precision=self.lift_precision(policy) if request.pairs_with_log else None,
         )
 
@@ -317,7 +339,9 @@ def _summarize(passes: list[PassResult], reward: float) -> PartResult:
     if np.isnan(values).any():
         return PartResult(values, np.zeros(0), math.inf, rounds, reward)
     curve = np.mean([result.curve for result in passes], axis=0)
-    return PartResult(values, curve, float(np.mean([result.certificate for result in passes])), rounds, reward)
+    certificate = float(np.mean([result.certificate for result in passes]))
+    end = float(np.mean([result.end_value for result in passes]))
+    return PartResult(values, curve, certificate, rounds, reward, end)
 
 
 def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments: Segments) -> Estimate:
@@ -345,12 +369,13 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
     if len(results) < 2:
         raise StopEvaluation
     notes = (partial_note(f"{len(results)} of {segments.count} segments"),) if finished.stopped else ()
-    lift = None
+    combined = _combine([Estimate.from_dict(result) for result in results], request, notes)
     if request.pairs_with_log and isinstance(log, Log):
         means = [log.columns.rewards[start:stop].mean() for start, stop in pairwise(edges[: len(results) + 1].tolist())]
         values = np.array([float(result["value"]) for result in results]) - means
         lift = Precision(float(values.var(ddof=1)) / values.size, 0.0, values.size - 1, "paired by segment")
-    combined = _combine([Estimate.from_dict(result) for result in results], request, notes, lift)
+        learning = _learning_over_segments(results, np.array(means), request)
+        combined = replace(combined, _lift_precision=lift, **learning)
     if isinstance(log, LogStream):
         return combined
     without_log = segment_request.without_log()
@@ -359,6 +384,25 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
         return evaluator.estimate(replace(without_log, log=log)).progressive_policy(log)
 
     return replace(combined, _progressive=LogComputation(progressive_policy, log))
+
+
+def _learning_over_segments(
+    results: Sequence[dict[str, Any]], baselines: FloatArray, request: EvaluationRequest
+) -> dict[str, Any]:
+    """Return break-even rounds and values after learning, where all segments have curves over the same rounds."""
+    curves = [result["curve"] for result in results]
+    if request.horizon is None or not is_learning(request.policy) or not all(curves):
+        return {}
+    if any(curve["rounds"] != curves[0]["rounds"] for curve in curves):
+        return {}
+    values, edges = np.array([curve["value"] for curve in curves]), np.array([0, *curves[0]["rounds"]])
+    gains = independent_gains(values, edges, baselines, 0.0, request.level)
+    return {
+        "break_even": find_break_even(gains, request.level, LOGGED),
+        "after_learning": independent_after_learning(
+            values, edges, None, request.level, f"{len(results)} disjoint segments"
+        ),
+    }
 
 
 def _estimate_segment(
@@ -372,9 +416,7 @@ def _estimate_segment(
         raise HorizonNotReached(f"segment {number} of {n_segments}: {error}; or use fewer segments") from None
 
 
-def _combine(
-    estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...], lift: Precision | None
-) -> Estimate:
+def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
@@ -397,5 +439,4 @@ def _combine(
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,
-        _lift_precision=lift,
     )

@@ -158,6 +158,15 @@ class FileLogStream(LogStream):
         slices = tuple(span.file_slice for span in filled) or self.slices
         return replace(self, slices=slices, n_left_out=n_left_out)
 
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time, from the times of the first and the last file; None without times."""
+        name = self.layout.columns.times
+        if name is None or not self.slices:
+            return None
+        first_and_last = dict.fromkeys((self.slices[0], self.slices[-1]))
+        spans = [_read_time_span(file_slice, name, self.layout.date_format) for file_slice in first_and_last]
+        return None if spans[0].first is None or spans[-1].last is None else (spans[0].first, spans[-1].last)
+
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""
         return prefetch(self._read_parts, PARTS_READ_AHEAD)

@@ -99,6 +99,10 @@ class LogStream(ABC):
     def n_events(self) -> int | None:
         """Number of events; None if it is not known without reading (see :meth:`with_event_count`)."""
 
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time; None without times."""
+        return None
+
     @abstractmethod
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts, in order."""
@@ -213,6 +217,12 @@ class MemoryLogStream(LogStream):
     def n_events(self) -> int:
         """Number of events."""
         return sum(map(len, self.logs))
+
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time; None unless all parts have times."""
+        times = [log.columns.times for log in self.logs if len(log)]
+        known = [column for column in times if column is not None]
+        return (known[0][0], known[-1][-1]) if known and len(known) == len(times) else None
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts."""

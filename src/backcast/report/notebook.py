@@ -16,6 +16,7 @@ from backcast.errors import printable
 from backcast.estimate import Difference, Estimate
 from backcast.evaluators.reward_distribution import RewardDistribution
 from backcast.planning import Plan
+from backcast.report._evaluated import format_option
 from backcast.report._summary import collect_notes, difference_rows, policy_rows, summarize, verdict
 from backcast.report.charts import plan_chart, plot_result, render_svg
 from backcast.rerun import RerunReport
@@ -59,6 +60,8 @@ def _describe_field(value: Any) -> str:
         if value.dtype.kind == "b":
             return f"{size} values, {format_number(int(value.sum()))} of them true"
         return f"{size} numbers from {format_number(value.min().item())} to {format_number(value.max().item())}"
+    if isinstance(value, dict) and "type" in value:
+        return format_option(value)
     if isinstance(value, Mapping):
         return ", ".join(f"{key}: {_describe_field(item)}" for key, item in value.items()) or MISSING
     if isinstance(value, list | tuple):
@@ -167,7 +170,7 @@ def verdict_html(decided: Verdict) -> str:
 @display_html.register
 def distribution_html(distribution: RewardDistribution) -> str:
     """Return the mean and quantiles of the rewards with their intervals."""
-    estimates = {"mean": distribution.mean()} | {f"{q:.0%} quantile": distribution.quantile(q) for q in QUANTILES}
+    estimates = {"mean": distribution.mean()} | {f"{100 * q:g} % quantile": distribution.quantile(q) for q in QUANTILES}
     cells = [[name, format_number(each.value), format_interval(each.interval)] for name, each in estimates.items()]
     return _card(
         f"Rewards of {distribution.policy}",

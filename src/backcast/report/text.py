@@ -20,8 +20,8 @@ from backcast._format import (
     round_by_width,
 )
 from backcast.errors import printable
-from backcast.estimate import Estimate
-from backcast.report._summary import ResultSummary, difference_rows, policy_rows
+from backcast.estimate import LOGGED, Estimate
+from backcast.report._summary import ResultSummary, difference_rows, learning_rows, policy_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -56,6 +56,8 @@ def estimate_text(estimate: Estimate) -> str:
     lines = [
         ("interval", _describe_interval(estimate)),
         ("lift", _describe_lift(estimate)),
+        ("break-even", _describe_break_even(estimate)),
+        ("learned", _describe_after_learning(estimate)),
         ("estimand", describe_estimand(estimate)),
         ("method", _describe_method(estimate)),
         ("accepted", _describe_acceptance(diagnostics)),
@@ -94,6 +96,32 @@ def _describe_lift(estimate: Estimate) -> str:
     share = "" if lift.relative_interval is None else f", {format_change(lift.relative, lift.relative_interval)}"
     value = round_by_width(lift.value, lift.interval)
     return f"{value} over the log's own mean{share} ({format_level(lift.interval)} {format_interval(lift.interval)})"
+
+
+def _describe_break_even(estimate: Estimate) -> str:
+    """Return from which round on the policy earns more than the baseline, and when it has paid; empty if not known."""
+    found = estimate.break_even
+    if found is None:
+        return ""
+    level, within = f"{100 * found.level:g} %", f"not within {found.horizon:,} rounds"
+    baseline = "the log did" if found.baseline == LOGGED else found.baseline
+    first, paid = (each.to_text(found.horizon) for each in (found.interval, found.payback_interval))
+    more = within if found.round is None else f"from round {found.round:,} on"
+    back = within if found.payback is None else f"by round {found.payback:,}"
+    return f"earns more than {baseline} {more} ({level} {first}); has paid for its learning {back} ({level} {paid})"
+
+
+def _describe_after_learning(estimate: Estimate) -> str:
+    """Return what the policy earns in its last rounds and frozen after them; empty if not known."""
+    after = estimate.after_learning
+    if after is None:
+        return ""
+    level, rounds = format_level(after.interval), f"rounds {after.first_round:,} to {estimate.horizon:,}"
+    text = f"{round_by_width(after.value, after.interval)} in {rounds} ({level} {format_interval(after.interval)})"
+    if after.end_interval is None:
+        return text
+    end = round_by_width(after.end_value, after.end_interval)
+    return f"{text}; {end} frozen at the end ({level} {format_interval(after.end_interval)})"
 
 
 def _describe_method(estimate: Estimate) -> str:
@@ -226,6 +254,19 @@ def differences_table(summary: ResultSummary) -> Table:
     table = make_table({"difference": FOLD, "value": NUMBER, "interval, valid for all jointly": NO_WRAP})
     for row in difference_rows(summary):
         table.add_row(Text(row["name"]), row["value"], row["interval"])
+    return table
+
+
+def learning_table(summary: ResultSummary) -> Table:
+    """Return a rich table of break-even rounds and values after learning, with a line for intervals."""
+    from rich.text import Text
+
+    titles = ("earns more from round", "has paid by round", "in the last rounds", "frozen at the end")
+    table = make_table({"policy": FOLD, **dict.fromkeys(titles, RIGHT)})
+    for row in learning_rows(summary):
+        names = ("break_even", "payback", "after", "end")
+        cells = (f"{row[name]}\n({row[f'{name}_interval']})" if row[name] else "" for name in names)
+        table.add_row(Text(row["name"]), *cells)
     return table
 
 
