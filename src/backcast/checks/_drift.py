@@ -102,7 +102,7 @@ def centred_ranks(columns: FloatArray) -> FloatArray:
             ranks[:, j] = _mean_ranks(columns[:, j])
     else:
         ranks = _mean_ranks(columns)
-    return (ranks - (n + 1) / 2) / n
+    return np.asarray((ranks - (n + 1) / 2) / n)
 
 
 def _mean_ranks(column: FloatArray) -> FloatArray:
