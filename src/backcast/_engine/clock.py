@@ -61,8 +61,8 @@ class Rounds(NamedTuple):
     """Per round: the event accepted, the value V_t, the exhausted mass, the variance of reading V_t.
 
     A reading of V_t serves a span of rounds: one in round t serves those from ``first[t]`` to ``last[t]``, and there is
-    none if ``last[t]`` is 0. ``compensator[j]`` holds the compensators of all events at round ``edges[j]``. A pass ends
-    early once ``stop[0]`` is not 0.
+    none if ``last[t]`` is 0. ``compensator[j]`` and ``readings[j]`` hold the compensators and readings of all events at
+    round ``edges[j]``. A pass ends early once ``stop[0]`` is not 0.
     """
 
     order: IntArray
@@ -73,6 +73,7 @@ class Rounds(NamedTuple):
     last: IntArray
     edges: IntArray
     compensator: Any
+    readings: Any
     stop: IntArray
 
     @classmethod
@@ -80,8 +81,8 @@ class Rounds(NamedTuple):
         """Return room for the rounds of a pass."""
         order, first, last = (np.zeros(horizon, np.int64) for _ in range(3))
         value, exhausted, variance = (np.zeros(horizon) for _ in range(3))
-        compensator = np.zeros((edges.size, n_events), np.float32)
-        return cls(order, value, exhausted, variance, first, last, edges, compensator, STOP_FLAG)
+        compensator, readings = (np.zeros((edges.size, n_events), np.float32) for _ in range(2))
+        return cls(order, value, exhausted, variance, first, last, edges, compensator, readings, STOP_FLAG)
 
     def plan_readings(self, batch_size: int, longest: int, rng: np.random.Generator) -> None:
         """Plan the rounds in which V_t is read: one random update in every span of at most ``longest`` rounds.
@@ -115,6 +116,7 @@ class ClockPass:
     reading: FloatArray
     own: FloatArray
     compensator: Any
+    readings: Any
 
     @property
     def n_rounds(self) -> int:
@@ -152,6 +154,7 @@ def run_clock_pass(
         reading=meters.reading / max(n, 1),
         own=meters.own / max(n, 1),
         compensator=rounds.compensator,
+        readings=rounds.readings / np.float32(max(n, 1)),
     )
 
 
@@ -245,6 +248,7 @@ def play_rounds(
     for j in range(rounds.edges.size):
         if t < rounds.edges[j] <= end:
             record_compensators(tau, events.uniforms, meters, rounds.compensator[j])
+            rounds.readings[j, :] = meters.reading
     return fired, tau
 
 
@@ -252,7 +256,7 @@ def play_rounds(
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
 def _learn_fired(state: Any, view: Any, events: Any, meters: Any, fired: Any) -> None:
     for k in fired:
-        learn(state, view, k, events.actions[k], events.rewards[k], meters.speed[k] * events.propensities[k])
+        learn(state, view, k, events.actions[k], events.learned[k], meters.speed[k] * events.propensities[k])
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types

@@ -23,7 +23,14 @@ from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
-from backcast.evaluators._passes import PassResult, between_event_variance, bin_edges, bin_values, separate_histories
+from backcast.evaluators._passes import (
+    PassResult,
+    between_event_variance,
+    bin_edges,
+    bin_values,
+    fine_edges,
+    separate_histories,
+)
 from backcast.evaluators._replicate_statistics import ReplicateTable
 from backcast.evaluators._replicates import PassInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
@@ -165,6 +172,9 @@ class ClockReplay(Parametrized):
             edges=edges,
             compensator=clock_pass.compensator,
             bins=bin_values(value, edges),
+            readings=clock_pass.readings,
+            fine_curve=block_means(value, fine_edges(horizon)),
+            end_value=float(value[-1]),
         )
 
 

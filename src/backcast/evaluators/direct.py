@@ -116,6 +116,11 @@ def _simulate(request: EvaluationRequest) -> _Prediction:
         raise EvaluationError(
             "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
         )
+    if request.log.columns.learned is not None:
+        raise EvaluationError(
+            "DM draws rewards from a model of the reward alone, so a learning policy cannot be read by outcome or "
+            "segment with it; use ClockReplay or DRns, or a log without outcomes and segments"
+        )
     log, predicted = out_of_sample_predictions(request)
     horizon = request.horizon or len(log)
     rewards = _simulated_rewards(request, log, predicted, horizon, RandomStreams.from_seed(request.seed).policy)

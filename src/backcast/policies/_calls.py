@@ -228,7 +228,7 @@ class BlockScorer:
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """Return the events at these positions, copied out of the log."""
         columns = self._log.columns
-        actions, rewards, rows = columns.actions[positions], columns.rewards[positions], columns.rows[positions]
+        actions, rewards, rows = columns.actions[positions], columns.learned_rewards[positions], columns.rows[positions]
         return TrainingBatch(self._contexts[positions], actions, rewards, probabilities, rows)
 
     def _validated(self, raw: Any, start: int, end: int) -> FloatArray:
@@ -311,7 +311,7 @@ def update_policy(policy: Any, batch: TrainingBatch) -> None:
 
 def update_on_events(policy: Any, log: Log, probabilities: FloatArray) -> None:
     """Update the policy on all events of a log, in order; it gets copies of actions and rewards."""
-    columns = log.columns.actions.copy(), log.columns.rewards.copy(), probabilities, log.columns.rows
+    columns = log.columns.actions.copy(), log.columns.learned_rewards.copy(), probabilities, log.columns.rows
     update_policy(policy, TrainingBatch(contexts_for(policy, log), *columns))
 
 
