@@ -67,6 +67,7 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.selection $(SELECTION)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.adaptive $(ADAPTIVE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.decisions $(DECISIONS)
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.lifts $(LIFTS)
 
 bench-scale: $(DASK) ## a log of 100 million events, local and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)

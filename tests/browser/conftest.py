@@ -100,6 +100,7 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
         "tie": bc.compare(even, {"first": bc.Fixed([1, 0, 0]), "second": bc.Fixed([0, 1, 0])}),
         "hopeless": bc.compare(rare, {"new": bc.Fixed([0, 0, 0, 1]), "control": bc.Fixed([1, 0, 0, 0])}),
         "worse": bc.evaluate(good, bc.Fixed([1, 0])),
+        "guardrail": bc.compare(slow_offers(), {"new": bc.Fixed([0, 1])}, guardrails=["latency < logged + 5"]),
         "replay": _replays(log),
         "hostile": _hostile(hostile_log),
     }
@@ -130,6 +131,23 @@ def news(labels: tuple[str, ...] = ("sport", "politics", "weather"), events: int
         action_labels=list(labels),
         reward_range=(0.0, 1.0),
         times=times,
+    )
+
+
+def slow_offers() -> bc.Log:
+    """The second of two actions earns more and answers later; with a further outcome and a segment column."""
+    rng, n = np.random.default_rng(0), 2000
+    actions, device = rng.integers(2, size=n), rng.choice(["phone", "desk"], size=n)
+    rewards = (rng.random(n) < 0.2 + 0.3 * actions).astype(float)
+    latency = rng.normal(100 + 20 * actions, 10)
+    return bc.Log(
+        None,
+        actions,
+        rewards,
+        np.full(n, 0.5),
+        reward_range=(0, 1),
+        outcomes={"latency": latency},
+        segments={"device": device},
     )
 
 

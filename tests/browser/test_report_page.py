@@ -18,7 +18,7 @@ from tests.browser.conftest import HEIGHT, HOSTILE, Open, Opened
 # one worker for all of them: reports and pages are made once
 pytestmark = pytest.mark.xdist_group("browser")
 
-KINDS = ["winner", "replay", "worse", "hostile"]
+KINDS = ["winner", "replay", "guardrail", "hostile"]
 SERIOUS = ("serious", "critical")
 Reports = dict[str, Path]
 SharedPages = Callable[[str], Opened]
@@ -102,14 +102,19 @@ class Situation:
     label: str
     grade: str
     step: str
-    missing: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ("outcomes", "segments", "learning", "bias")
 
 
 SITUATIONS = {
-    "winner": Situation("Better", "good", "Confirm it live: give linucb a part of the traffic."),
-    "tie": Situation("Unclear", "fair", "Needs about ", missing=("learning", "bias")),
-    "hopeless": Situation("Not trustworthy", "poor", "new: Needs about ", missing=("learning", "bias")),
-    "worse": Situation("Worse", "poor", "Keep what is deployed", missing=("learning", "bias", "differences")),
+    "winner": Situation(
+        "Better", "good", "Confirm it live: give linucb a part of the traffic.", missing=("outcomes", "segments")
+    ),
+    "tie": Situation("Unclear", "fair", "Needs about "),
+    "hopeless": Situation("Not trustworthy", "poor", "new: Needs about "),
+    "worse": Situation(
+        *("Worse", "poor", "Keep what is deployed"), missing=("outcomes", "segments", "learning", "bias", "differences")
+    ),
+    "guardrail": Situation("Worse", "poor", "Keep what is deployed", missing=("learning", "bias", "differences")),
 }
 
 
@@ -127,8 +132,11 @@ def test_the_decision_comes_first_and_nothing_that_does_not_apply(open_page: Ope
     box = verdict.bounding_box()
     assert box is not None
     assert box["y"] + box["height"] < HEIGHT
-    every = ["lifts", "learning", "policies", "differences", "trust", "bias", "reliability", "runs", "health"]
-    shown = [name for name in [*every, "settings"] if name not in expected.missing]
+    every = [
+        *("lifts", "learning", "outcomes", "segments", "policies", "differences", "trust", "bias", "reliability"),
+        *("runs", "health", "settings"),
+    ]
+    shown = [name for name in every if name not in expected.missing]
     assert page.locator("section h2").evaluate_all("heads => heads.map(head => head.id)") == shown
     facts = dict(zip(*(page.locator(f"#evaluated {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True))
     assert "per round in the log" in facts["Reward"]
@@ -137,6 +145,10 @@ def test_the_decision_comes_first_and_nothing_that_does_not_apply(open_page: Ope
         assert facts["Dates"] == "2026-05-01 00:00:00 to 2026-05-01 13:19:00"
         assert facts["Rounds"] == "60"
         assert page.locator("#settings ~ p code").inner_text() == "backcast rerun result.json"
+    if kind == "guardrail":
+        assert "breaks the guardrail latency < logged + 5" in verdict.inner_text()
+        assert page.locator("#outcomes ~ .region").first.locator("tbody td").last.inner_text().startswith("broken")
+        assert page.locator("#segments ~ .region tbody td:last-child").all_inner_texts() == ["better", "better"]
     settings = page.locator("#settings ~ .region tbody th").all_inner_texts()
     assert {"policy", "evaluator", "seed", "log digest", "versions"} <= set(settings)
     decisions = page.locator("#lifts ~ .region tbody td:last-child").all_inner_texts()
