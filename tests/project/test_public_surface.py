@@ -38,9 +38,9 @@ PROMISED = {
         Hoeffding InfinitesimalJackknife Normal Segments Student TheoremTwo
     """,
     "results": """
-        Candidate ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve LeftOut Plan
-        PolicyFit PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary RerunReport
-        Reliability RewardDistribution SavedResult SearchResult Trace Verdict
+        BiasEstimate Candidate ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve
+        LeftOut Plan PolicyFit PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary
+        RerunReport Reliability RewardDistribution SavedResult SearchResult Trace Verdict
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """

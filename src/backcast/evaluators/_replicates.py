@@ -20,7 +20,8 @@ from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
+from backcast.evaluators._bias import BIAS_PASSES, is_filled
+from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
@@ -45,11 +46,22 @@ MORE_FOR_OTHERS = (
 
 
 class PassInputs(NamedTuple):
-    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon."""
+    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
+
+    ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
+    ``predicted``.
+    """
 
     log: Log
     predicted: FloatArray
     horizon: int
+    fresh_means: FloatArray = NO_VALUES
+
+    def of_rows(self, rows: IntArray) -> PassInputs:
+        """Return the inputs of some of the events."""
+        predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
+        means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
+        return PassInputs(self.log[rows], predicted, self.horizon, means)
 
 
 # (policy, inputs, rows of the log or None for all, seed) -> result of one pass
@@ -63,15 +75,17 @@ def run_replicates(
     request: EvaluationRequest,
     policies: Sequence[Any],
     *,
-    one_pass: OnePass,
+    one_pass: OnePass | Sequence[OnePass],
     default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[PassInputs, int], HorizonNotReached],
+    more_filled: Sequence[Sequence[OnePass]] = (),
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
-    A pass that does not reach the horizon is never left out of a mean. If a full pass falls short, the call fails; if a
-    subset does, there are no standard errors.
+    ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
+    out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors.
+    ``more_filled`` are passes with more filled rounds, for the bias of passes that are filled.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -81,13 +95,33 @@ def run_replicates(
         )
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
-    with closing(_Runner(one_pass, policies, inputs, request, groups, horizon_error)) as runner:
+    passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
+    with closing(_Runner((passes, *more_filled), policies, inputs, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
-        if isinstance(method, GroupJackknife):
-            return _run_subsets(runner, method, long_enough)
-        return _run_full_passes(runner)
+        table = (
+            _run_subsets(runner, method, long_enough)
+            if isinstance(method, GroupJackknife)
+            else _run_full_passes(runner)
+        )
+        return _with_bias_passes(runner, table)
+
+
+def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
+    """Return the table with passes that are filled more, for a bias estimate, if full passes are filled at all.
+
+    All policies run them if one of them needs them.
+    """
+    if runner.n_levels == 1 or runner.stopped or not table.has_standard_errors:
+        return table
+    if not any(is_filled(table.passes_of(policy)) for policy in range(len(runner.policies))):
+        return table
+    try:
+        levels = [runner.filled_passes(level) for level in range(1, runner.n_levels)]
+    except StopEvaluation:
+        return table
+    return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
 
 
 def _run_full_passes(runner: _Runner) -> ReplicateTable:
@@ -269,9 +303,12 @@ def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
 
 @dataclass
 class _Runner:
-    """Runs passes for all policies as jobs, until the progress callback stops them."""
+    """Runs passes for all policies as jobs, until the progress callback stops them.
 
-    one_pass: OnePass
+    ``passes`` are the functions of ordinary passes, one per policy, and those of passes that are filled more.
+    """
+
+    passes: Sequence[Sequence[OnePass]]
     policies: Sequence[Any]
     inputs: PassInputs
     request: EvaluationRequest
@@ -281,7 +318,7 @@ class _Runner:
     _shared: SharedArguments = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = SharedArguments(self.one_pass, self.policies, self.inputs, self.groups, self.request.seed)
+        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.groups, self.request.seed)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -291,6 +328,11 @@ class _Runner:
     def n_groups(self) -> int:
         """Number of groups."""
         return self.groups.edges.size - 1
+
+    @property
+    def n_levels(self) -> int:
+        """Number of kinds of passes."""
+        return len(self.passes)
 
     def draw_groups(self, n_groups: int, number: int, *, is_pilot: bool = False) -> list[int]:
         """Draw the groups of a subset replicate."""
@@ -319,6 +361,12 @@ class _Runner:
             jobs.append(Job((name, n_groups, number), (groups, (*key, number)), n_events))
         return self._run(jobs)
 
+    def filled_passes(self, level: int) -> list[list[PassResult]]:
+        """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
+        n = len(self.inputs.log)
+        keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
+        return self._run([Job(("filled", level, i), (None, key, level), n) for i, key in enumerate(keys)])
+
     def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
@@ -333,15 +381,19 @@ class _Runner:
 
 
 def _run_pass(
-    one_pass: OnePass,
+    passes: Sequence[Sequence[OnePass]],
     policies: Sequence[Any],
     inputs: PassInputs,
     groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,
     key: tuple[int, ...],
+    level: int = 0,
 ) -> list[PassResult]:
     # a job carries the numbers of its groups: the events themselves would be most of what is sent
     rows = None if chosen is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences more precise
-    return [one_pass(policy, inputs, rows, seed_sequence(seed, *key)) for policy in policies]
+    return [
+        one_pass(policy, inputs, rows, seed_sequence(seed, *key))
+        for one_pass, policy in zip(passes[level], policies, strict=True)
+    ]
