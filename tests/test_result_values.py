@@ -43,6 +43,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "segments": bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05), interval=bc.Segments(4)),
         "curve": learned.curve,
         "interval": learned.interval,
+        "bias estimate": learned.bias_estimate,
         "diagnostics": learned.diagnostics,
         "provenance": learned.provenance,
         "replay summary": learned.replay_summary(),

@@ -24,7 +24,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.evaluators._disjoint_parts": {"_auto", "evaluation", "planning"},
     "backcast.evaluators._logged_rewards": {"_auto", "comparison", "evaluation"},
     "backcast.evaluators._replay": {"monitoring", "tracing"},
-    "backcast.evaluators._replicates": {"tracing"},
+    "backcast.evaluators._replicates": {"replay_summary", "tracing"},
     "backcast.evaluators._weighted_events": {"checks"},
     "backcast.intervals._sample": {"evaluation", "evaluators"},
     "backcast.io._column_guesses": {"cli"},
@@ -32,7 +32,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.io._vw_files": {"cli"},
     "backcast.reward_models._calls": {"evaluators"},
     "backcast.evaluators._replicate_statistics": {"_racing"},
-    "backcast.evaluators._reward_predictions": {"_racing"},
+    "backcast.evaluators._reward_predictions": {"_racing", "replay_summary"},
     "backcast.policies._calls": {
         "_engine",
         "_forecast",

@@ -38,6 +38,7 @@ from backcast.reward_models.cross_fitting import CrossFit, default_model
 from backcast.reward_models.low_variance import LowVariance
 
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
+MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
 SAFE_METER = 0.5  # meters that are not expected to be larger do not pass 1
 LARGEST_UNUSED_EXHAUSTION = 0.5  # exhausted mass per round up to which V_t is read on unused events (bench/accuracy)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
@@ -58,8 +59,9 @@ class ClockReplay(Parametrized):
         Largest exhaustion certificate (summed over rounds) of a horizon that is chosen automatically.
     fill
         Whether a round for which no unused event is left draws one of the used events again, with a fresh reward of the
-        reward model; histories may then have any length, also more rounds than the log has events. Without filling,
-        the policy gets what is left, and a horizon that exhausts the log is refused.
+        reward model; histories may then be longer than the log, up to 1,000 times. Without filling, the policy gets
+        what is left, and a horizon that exhausts the log is refused. With it, only one at which no event of the log has
+        an action that the policy would choose.
 
     Examples
     --------
@@ -192,7 +194,9 @@ class ClockReplay(Parametrized):
             inputs = inputs.of_rows(rows)
         log, predicted, horizon, _ = inputs
         edges = bin_edges(horizon, len(log), batch_size_of(policy) if is_learning(policy) else horizon)
-        fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra) if self.fill else None
+        fill = None
+        if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
+            fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
         clock_pass = _run_clock(policy, log, predicted, rng, horizon, NO_EDGES if is_subset else edges, fill)
         value = clock_pass.value
         if value.size < horizon:
