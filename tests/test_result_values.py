@@ -32,6 +32,17 @@ def make_results(log: bc.Log) -> dict[str, Any]:
     replayed = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05))
     comparison = bc.compare(log, {"a": bc.UCB1(), "b": bc.Uniform()}, bc.ClockReplay(), **fast)
     health = bc.check(log, bc.Uniform())
+    by_device = bc.Log(
+        log.contexts,
+        log.actions,
+        log.rewards,
+        log.propensities,
+        n_actions=K,
+        outcomes={"ms": log.rewards},
+        segments={"device": ["phone", "desk"] * (N // 2)},
+    )
+    read = bc.compare(by_device, {"uniform": bc.Uniform()}, guardrails=["ms < 5"])
+    searched = bc.search(log, {"low": bc.Fixed([1, 0, 0]), "high": bc.Fixed([0, 0, 1])})
     return {
         "fixed policy": bc.evaluate(log, bc.Uniform(), bc.IPS()),
         "doubly robust": bc.evaluate(log, bc.Uniform(), bc.DR()),
@@ -42,6 +53,8 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "permuted": bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05), **fast),
         "segments": bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.05), interval=bc.Segments(4)),
         "curve": learned.curve,
+        "break-even": learned.break_even,
+        "after learning": learned.after_learning,
         "interval": learned.interval,
         "bias estimate": learned.bias_estimate,
         "diagnostics": learned.diagnostics,
@@ -49,6 +62,10 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "replay summary": learned.replay_summary(),
         "comparison": comparison,
         "difference": comparison.differences[0],
+        "outcomes": read,
+        "breakdown": read.by_segment("device"),
+        "segment": read.by_segment("device").segments[0],
+        "guardrail": read.guardrails[0],
         "plan": bc.plan(comparison, 0.05),
         "health": health,
         "finding": health.findings[0],
@@ -59,6 +76,10 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "reward distribution": bc.reward_distribution(log, bc.Uniform()),
         "propensities": bc.estimate_propensities(log),
         "saved": bc.SavedResult(learned, {"log": "news"}),
+        "search": searched,
+        "candidate": searched.candidates[1],
+        "verdict": comparison.verdict,
+        "reliability": learned.reliability,
         "rerun": bc.RerunReport(True, {"": learned.value}, {"": learned.value}, (), learned),
     }
 
@@ -79,6 +100,15 @@ def test_every_result_survives_pickle_and_equals_its_copy(results: dict[str, Any
         assert again == result, name
         assert hash(again) == hash(result), name
         assert len({result, again}) == 1, name
+
+
+def test_every_result_has_a_display_for_notebooks(results: dict[str, Any]) -> None:
+    for name, result in results.items():
+        bundle = result._repr_mimebundle_()
+        assert bundle["text/plain"] == str(result), name
+        assert bundle["text/html"].startswith("<div"), name
+        assert "object at 0x" not in bundle["text/html"], name
+        assert "array(" not in bundle["text/html"], name
 
 
 def test_results_that_differ_are_not_equal(results: dict[str, Any]) -> None:

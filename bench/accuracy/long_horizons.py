@@ -108,7 +108,7 @@ def simulate(log: bc.Log, request: EvaluationRequest, number: int) -> float:
     rng, rounds = np.random.default_rng([SEED, number, 1]), int(request.horizon or 0)
     model = EvaluationRequest(log, POLICY, horizon=rounds, seed=number)  # the default model, as DM uses it
     _, predicted = out_of_sample_predictions(model)
-    law = RewardLaw.from_log(log, predicted[np.arange(len(log)), log.actions])
+    law = RewardLaw.from_rewards(log.rewards, predicted[np.arange(len(log)), log.actions])
     values = []
     for _ in range(8):
         rows = rng.integers(len(log), size=rounds)

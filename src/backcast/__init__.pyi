@@ -8,6 +8,8 @@ from backcast import io as io
 from backcast import policies as policies
 from backcast import propensities as propensities
 from backcast import reward_models as reward_models
+from backcast.break_even import BreakEven as BreakEven
+from backcast.break_even import RoundInterval as RoundInterval
 from backcast.checks.findings import Finding as Finding
 from backcast.checks.findings import HealthReport as HealthReport
 from backcast.checks.findings import PolicyFit as PolicyFit
@@ -30,6 +32,7 @@ from backcast.errors import ResourceError as ResourceError
 from backcast.errors import SourceError as SourceError
 from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError
+from backcast.estimate import AfterLearning as AfterLearning
 from backcast.estimate import BiasEstimate as BiasEstimate
 from backcast.estimate import Difference as Difference
 from backcast.estimate import Estimate as Estimate
@@ -64,6 +67,7 @@ from backcast.evaluators.reward_distribution import RewardDistribution as Reward
 from backcast.evaluators.reward_distribution import RewardQuantile as RewardQuantile
 from backcast.evaluators.reward_distribution import reward_distribution as reward_distribution
 from backcast.grading import Reliability as Reliability
+from backcast.guardrails import GuardrailResult as GuardrailResult
 from backcast.intervals.asymptotic import AdjustedStudent as AdjustedStudent
 from backcast.intervals.asymptotic import CressieRead as CressieRead
 from backcast.intervals.asymptotic import Normal as Normal
@@ -133,6 +137,8 @@ from backcast.reward_models.regression import RewardModel as RewardModel
 from backcast.searching import Candidate as Candidate
 from backcast.searching import SearchResult as SearchResult
 from backcast.searching import search as search
+from backcast.segments import Breakdown as Breakdown
+from backcast.segments import SegmentResult as SegmentResult
 from backcast.tracing import ClockTrace as ClockTrace
 from backcast.tracing import Trace as Trace
 from backcast.tracing import trace as trace

@@ -1,4 +1,4 @@
-"""ContentEquality: results are equal if their contents are, arrays and nan included."""
+"""ContentEquality, the base of results: equal if their contents are, arrays and nan included."""
 
 from __future__ import annotations
 
@@ -7,8 +7,10 @@ from typing import Any
 
 import numpy as np
 
+from backcast._display import NotebookDisplay
 
-class ContentEquality:
+
+class ContentEquality(NotebookDisplay):
     """Equality and hash of a dataclass by the content of its compared fields.
 
     The methods that ``dataclass`` generates fail for arrays and dicts, and a value that is nan differs from its copy.

@@ -51,7 +51,8 @@ def evaluation_memory(log: Log | LogStream, n_jobs: int = 1) -> int:
 def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> float:
     """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
-    Reading, reward models and intervals are not included.
+    Each outcome and segment that is read takes the time once more. Reading files, reward models and intervals are not
+    included.
     """
     log = request.log
     assert isinstance(log, Log)
@@ -71,7 +72,7 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
             total += passes * updates * n_events * (changed * seconds + ROUND_SECONDS)
         else:
             total += passes * n_events * seconds
-    return total / max(1, request.execution.n_jobs or 1)
+    return total * (1 + len(request.readings)) / max(1, request.execution.n_jobs or 1)
 
 
 def seconds_per_event(policy: Any, log: Log) -> float:

@@ -12,10 +12,13 @@ from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
 import numpy as np
 import numpy.typing as npt
 
+from backcast._horizon import check_horizon
 from backcast._parallel.checkpoint import Checkpoint, open_checkpoint
 from backcast._parallel.fingerprint import object_fingerprint, source_digest
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import Reading, SegmentReading
+from backcast._time_order import describe_time
 from backcast._validation import at_least, confidence_level, count
 from backcast.errors import NeedsStationaryPolicy, OptionError, StopEvaluation
 from backcast.estimate import Estimate
@@ -89,6 +92,13 @@ class EvaluationRequest:
         Arguments of ``evaluate`` or ``compare`` as they were given, for the provenance of the result.
     pairs_with_log
         Whether the evaluator computes how precise the value minus the mean of the logged rewards is, if it can.
+    readings
+        Outcomes and segments that passes read besides the reward: each adds a column per policy to their results.
+    segment
+        The segment whose value a replay in log order reads; None for all events.
+    fixed_policies
+        Fixed policies of the same comparison. They are evaluated elsewhere; an evaluator that cuts a stream into parts
+        computes their values by part, so that differences to them are paired.
     """
 
     log: Log | LogStream
@@ -104,10 +114,13 @@ class EvaluationRequest:
     execution: Execution = field(default_factory=Execution)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     pairs_with_log: bool = False
+    readings: tuple[Reading, ...] = ()
+    segment: SegmentReading | None = None
+    fixed_policies: tuple[Any, ...] = ()
 
     def without_log(self) -> EvaluationRequest:
         """Return the request for a computation that gets its log later, and must not keep this one alive."""
-        return replace(self, log=cast(Any, None), execution=Execution(), pairs_with_log=False)
+        return replace(self, log=cast(Any, None), execution=Execution(), pairs_with_log=False, readings=())
 
     @property
     def checkpoint(self) -> Checkpoint | None:
@@ -211,7 +224,7 @@ def check_request(
     policies: Iterable[Any],
     *,
     level: float,
-    horizon: int | None,
+    horizon: int | str | None,
     seed: int,
     replicates: int | str | None,
     exchangeable: bool | None,
@@ -223,8 +236,7 @@ def check_request(
     for policy in policies:
         check_is_policy(policy)
     confidence_level(level)
-    if horizon is not None:
-        count("horizon", horizon)
+    check_horizon(horizon)
     count("seed", seed, 0, high=None)
     if isinstance(replicates, str):
         if replicates not in ("auto", "default"):
@@ -260,7 +272,9 @@ def as_log(log: Any) -> Log | LogStream:
 
 def log_shape(log: Log | LogStream) -> LogShape:
     """Return digest and shape of a log, for the provenance of a result."""
-    return LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log))
+    times = log.columns.times if isinstance(log, Log) else None
+    ends = None if times is None else (describe_time(times[0]), describe_time(times[-1]))
+    return LogShape(log.fingerprint(), log.n_events, log.n_actions, log.n_features, isinstance(log, Log), ends)
 
 
 def require_fixed_policy(policy: object, evaluator: str) -> None:

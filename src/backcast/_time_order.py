@@ -65,6 +65,19 @@ def _parse_text(texts: list[Any]) -> npt.NDArray[Any]:
     return dates
 
 
+def describe_time(time: Any) -> str:
+    """Return a time of a log as text, dates to the second.
+
+    >>> describe_time(np.datetime64("2026-05-01T12:00:00.5")), describe_time(np.datetime64("2026-05-01"))
+    ('2026-05-01 12:00:00', '2026-05-01')
+    >>> describe_time(np.float64(9))
+    '9.0'
+    """
+    if isinstance(time, np.datetime64):
+        return str(time).partition(".")[0].replace("T", " ")
+    return str(time)
+
+
 def find_time_order(times: npt.NDArray[Any] | None) -> IntArray | None:
     """Return the positions of the events in the order of time, ties in row order; None if they are in that order.
 

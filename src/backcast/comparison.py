@@ -8,7 +8,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from os import PathLike
-from typing import Any, Literal
+from typing import Any, Literal, overload
 
 import numpy as np
 
@@ -26,9 +26,14 @@ from backcast._differences import (
 )
 from backcast._equality import ContentEquality
 from backcast._forecast import announce
+from backcast._format import join_names
+from backcast._horizon import resolve_horizon
+from backcast._pairing import Pairing
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
+from backcast._reading_results import PolicyRuns, ReadEstimates, Side, break_down, joint_level, lift_influences
+from backcast._readings import OutcomeReading, plan_readings
 from backcast._request import (
     AnyLog,
     AnyRewardModel,
@@ -43,7 +48,7 @@ from backcast._serialization import from_json, to_json
 from backcast._training_split import TrainingSplit
 from backcast.checks.policy import probe_policy
 from backcast.errors import EvaluationError, OptionError, StopEvaluation
-from backcast.estimate import LOGGED, PAIRED_BY_EVENT, Difference, Estimate, Precision
+from backcast.estimate import LOGGED, Difference, Estimate, Precision, student_quantile
 from backcast.evaluation import (
     FIRST_CALLS,
     complete_estimate,
@@ -52,11 +57,14 @@ from backcast.evaluation import (
     run_evaluator,
     with_lift,
 )
+from backcast.evaluators._curve_gains import rebase_break_even
 from backcast.evaluators._logged_rewards import LoggedMean
+from backcast.guardrails import Guardrail, GuardrailResult, check_guardrail, parse_guardrail
 from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
 from backcast.policies.wrappers import WarmStart
 from backcast.reward_models.cross_fitting import number_predictions
+from backcast.segments import Breakdown
 from backcast.verdict import Verdict, judge, judge_lifts
 
 RANKING_DRAWS = 20_000
@@ -86,6 +94,15 @@ class Comparison(ContentEquality):
         How much more each policy earns than the baseline, per round and as a share of it, on the same events. Their
         intervals hold together at the level (comparison with a control, Dunnett 1955); those of ``differences`` are a
         family of their own.
+    outcomes
+        The same comparison read off each further outcome of the log, by name. Policies learn from the reward alone.
+        Intervals of lifts hold together for all further outcomes and policies.
+    segments
+        The lifts by segment, for each segment column of the log; see :meth:`by_segment`.
+    guardrails
+        What the log says about each guardrail for each policy.
+    outcome
+        The outcome that this comparison is read off; empty for the reward.
     """
 
     estimates: dict[str, Estimate]
@@ -95,16 +112,73 @@ class Comparison(ContentEquality):
     baseline: Estimate | None = None
     baseline_name: str = LOGGED
     lifts: dict[str, Difference] = field(default_factory=dict)
+    outcomes: dict[str, Comparison] = field(default_factory=dict)
+    segments: dict[str, Breakdown] = field(default_factory=dict)
+    guardrails: tuple[GuardrailResult, ...] = ()
+    outcome: str = ""
+
+    @property
+    def has_verdict(self) -> bool:
+        """Whether there is something to decide: a baseline or another policy, and more of it is better."""
+        return not self.outcome and (len(self.estimates) > 1 or self.baseline is not None)
 
     @property
     def verdict(self) -> Verdict:
         """What the comparison decides about the policy with the highest value, from both sides' diagnostics.
 
-        With a baseline it is compared with the baseline, else with all other policies.
+        With a baseline it is compared with the baseline, else with all other policies. A policy is better only if it
+        is shown to keep all guardrails; those that keep them come before those that do not, whatever their values.
         """
+        if self.outcome:
+            raise EvaluationError(
+                f"a verdict is about the reward, and more of {self.outcome!r} may be better or worse; give compare a "
+                f"guardrail such as '{self.outcome} < {self.baseline_name} + 5'"
+            )
         if self.baseline is None:
             return judge(self.estimates, self.differences)
-        return judge_lifts(self.estimates, self.baseline, self.baseline_name, self.lifts)
+        return judge_lifts(self.estimates, self.baseline, self.baseline_name, self.lifts, self.guardrails)
+
+    def by_segment(self, column: str) -> Breakdown:
+        """Return the same lifts by the segments of one column, with intervals that hold together.
+
+        The column is one of those that the log was given as ``segments``.
+        """
+        if column not in self.segments:
+            known = f"; the segment columns are {', '.join(self.segments)}" if self.segments else ""
+            raise OptionError(
+                f"the comparison has no segments by {column!r}{known}. Name the column when the log is read: "
+                f"segments=[{column!r}]"
+            )
+        return self.segments[column]
+
+    def plot_outcomes(self, outcome: str | None = None) -> Any:
+        """An Altair chart of the lift in the reward against the lift in one further outcome, by default the first."""
+        from backcast.report.outcomes import plot_outcomes
+
+        return plot_outcomes(self, outcome)
+
+    @overload
+    def __getitem__(self, key: str) -> Estimate: ...
+    @overload
+    def __getitem__(self, key: tuple[str, str]) -> Difference: ...
+    def __getitem__(self, key: str | tuple[str, str]) -> Estimate | Difference:
+        """Return the estimate of one policy, or the first of two minus the second, whichever is stored first.
+
+        The baseline has its name, such as "logged"; a difference to it is a lift, or the negative of one.
+        """
+        estimates = self.estimates if self.baseline is None else {**self.estimates, self.baseline_name: self.baseline}
+        wanted = key if isinstance(key, tuple) else (key,)
+        unknown = next((name for name in wanted if name not in estimates), None)
+        if unknown is not None or len(wanted) > 2 or len(set(wanted)) < len(wanted):
+            problem = "give one name or two that differ" if unknown is None else f"there is no policy {unknown!r}"
+            raise OptionError(f"{problem}; there are {join_names([repr(name) for name in estimates])}")
+        if len(wanted) == 1:
+            return estimates[wanted[0]]
+        first, second = wanted
+        for stored in (*self.differences, *self.lifts.values()):
+            if (stored.first, stored.second) in ((first, second), (second, first)):
+                return stored if stored.first == first else -stored
+        raise OptionError(f"the difference of {first!r} and {second!r} has no standard error, so it is not known")
 
     def __str__(self) -> str:
         lines = [f"{name}: {estimate.value:.4g} {estimate.interval}" for name, estimate in self.estimates.items()]
@@ -112,7 +186,11 @@ class Comparison(ContentEquality):
             lines.insert(0, f"{self.baseline_name}: {self.baseline.value:.4g} {self.baseline.interval}")
         lines += [str(difference) for difference in (*self.lifts.values(), *self.differences)]
         lines += [f"best: {name} with probability {chance:.0%}" for name, chance in self.ranking[:1]]
-        if len(self.estimates) > 1 or self.baseline is not None:
+        lines += [str(result) for result in self.guardrails]
+        for name, comparison in self.outcomes.items():
+            lines += [f"{name}: {lift}" for lift in comparison.lifts.values()]
+        lines += [str(breakdown) for breakdown in self.segments.values()]
+        if self.has_verdict:
             verdict = self.verdict
             lines.append(" ".join(filter(None, [str(verdict), *verdict.reasons, verdict.next_step])))
         return "\n".join([*lines, *self.notes])
@@ -127,7 +205,11 @@ class Comparison(ContentEquality):
             "baseline": None if self.baseline is None else self.baseline.to_dict(influences=influences),
             "baseline_name": self.baseline_name,
             "lifts": to_json(self.lifts),
-            "verdict": to_json(self.verdict) if len(self.estimates) > 1 or self.baseline is not None else None,
+            "verdict": to_json(self.verdict) if self.has_verdict else None,
+            "outcomes": {name: each.to_dict(influences=influences) for name, each in self.outcomes.items()},
+            "segments": {column: each.to_dict() for column, each in self.segments.items()},
+            "guardrails": to_json(self.guardrails),
+            "outcome": self.outcome,
         }
 
     @classmethod
@@ -142,6 +224,10 @@ class Comparison(ContentEquality):
             Estimate.from_dict(plain["baseline"]) if plain.get("baseline") is not None else None,
             str(plain.get("baseline_name", LOGGED)),
             {name: from_json(Difference, lift, f"lift of {name}") for name, lift in plain.get("lifts", {}).items()},
+            {name: cls.from_dict(each) for name, each in plain.get("outcomes", {}).items()},
+            {column: Breakdown.from_dict(each) for column, each in plain.get("segments", {}).items()},
+            tuple(from_json(GuardrailResult, each, "guardrail") for each in plain.get("guardrails", ())),
+            str(plain.get("outcome", "")),
         )
 
     def plot(self) -> Any:
@@ -150,15 +236,18 @@ class Comparison(ContentEquality):
 
         return plot_result(self)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import result_html
+    def to_frame(self) -> Any:
+        """Return one row per policy as an Arrow table, that of the baseline first; missing numbers are null.
 
-        return result_html(self)
+        Columns: ``policy``, its name; ``description``, as it is written in code; ``is_baseline``; ``value``,
+        ``std_error``, ``low``, ``high``, ``level`` and ``method`` of the interval; ``lift``, ``lift_std_error``,
+        ``lift_low``, ``lift_high``, ``relative_lift``, ``relative_lift_low``, ``relative_lift_high`` over the
+        ``baseline``; ``decision`` against it; ``grade``; ``probability_best``; ``events``, ``horizon``, ``evaluator``.
+        ``.to_pandas()`` makes a frame of pandas, ``polars.from_arrow(...)`` one of Polars.
+        """
+        from backcast.report.frames import comparison_frame
 
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return comparison_frame(self)
 
 
 def compare(
@@ -167,8 +256,9 @@ def compare(
     evaluator: Evaluator | Literal["auto"] = "auto",
     *,
     baseline: str | None = LOGGED,
+    guardrails: Sequence[str] = (),
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     level: float = 0.95,
     seed: int = 0,
     replicates: int | str | None = "default",
@@ -183,6 +273,10 @@ def compare(
     Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies. ``baseline`` is what lifts and
     the verdict are relative to: "logged", the mean of the logged rewards; the name of one of the policies; or None, for
     a comparison of the policies with each other alone.
+
+    A log with ``outcomes`` and ``segments`` is also read by them, off the same histories: ``comparison.outcomes`` and
+    ``comparison.by_segment``. ``guardrails`` are bounds on outcomes that a better policy must be shown to keep, such as
+    ``"latency < logged + 5"``, ``"clicks >= logged - 2 %"`` or ``"complaints < 0.01"``.
 
     Fixed policies are always evaluated as fixed policies: an evaluator that simulates histories (``ClockReplay``,
     ``DRns``, ``WC``, ``RS``, ``Replay``) is used for the policies that learn, and what "auto" chooses for the fixed
@@ -229,6 +323,8 @@ def compare(
         progress=progress,
     )
     log, split = as_log(log), None
+    rounds, horizon_notes = resolve_horizon(log, horizon)
+    rails = _parse_guardrails(guardrails, log, baseline)
     predictions = number_predictions(reward_model, log)
     if any(isinstance(policy, WarmStart) for policy in policies.values()):
         split = TrainingSplit.of(log, policies)
@@ -237,7 +333,7 @@ def compare(
         log=log,
         policy=None,
         reward_model=predictions,
-        horizon=horizon,
+        horizon=rounds,
         level=level,
         seed=seed,
         replicates=replicates,
@@ -251,8 +347,10 @@ def compare(
             "replicates": replicates,
             "exchangeable": exchangeable,
             "baseline": baseline,
+            **({"guardrails": list(guardrails)} if guardrails else {}),
         },
         pairs_with_log=True,
+        readings=plan_readings(log),
     )
     fixed = {name: policy for name, policy in policies.items() if not is_learning(policy)}
     learners = {name: policy for name, policy in policies.items() if name not in fixed}
@@ -287,7 +385,8 @@ def compare(
             estimates, stopped = _evaluate_one_by_one(fixed_evaluator, fixed_request, fixed, by_kind=True)
             notes += fixed_notes + stopped
         run_jointly = None if stopped else getattr(chosen, "run_jointly", None)
-        passes = None if run_jointly is None else run_jointly(request, list(learners.values()))
+        joint_request = request if alone is None else replace(request, fixed_policies=tuple(fixed.values()))
+        passes = None if run_jointly is None else run_jointly(joint_request, list(learners.values()))
         if passes is not None:
             for i, (name, policy) in enumerate(learners.items()):
                 own_request = replace(request, policy=policy, policy_name=describe(policy))
@@ -298,6 +397,12 @@ def compare(
             by_name, stopped = _evaluate_one_by_one(chosen, request, learners, by_kind=by_kind)
             estimates |= by_name
             notes += stopped
+        side = None if alone is None else Side(fixed_evaluator, fixed_request, fixed, by_kind=True)
+        runs = PolicyRuns(list(policies), Side(chosen, request, learners, by_kind), passes, side)
+        read: list[ReadEstimates] = []
+        if request.readings and not stopped:
+            read, not_read = _read_all(runs, request)
+            notes += not_read
     if split is not None:
         estimates = {name: split.complete(estimate, name) for name, estimate in estimates.items()}
         notes += split.notes()
@@ -306,10 +411,81 @@ def compare(
     logged = find_baseline(request, estimates)
     if logged is not None:
         estimates = {name: with_lift(estimate, logged, request) for name, estimate in estimates.items()}
+    if not stopped and baseline in estimates and baseline != LOGGED:
+        places = {} if passes is None else {name: i for i, name in enumerate(runs.columns)}
+        estimates = rebase_break_even(estimates, places, passes, baseline, level)
     pairing = None
     if not stopped and (passes is None or passes.has_standard_errors):
-        pairing = _Pairing(estimates, list(learners), passes)
-    return _comparison(estimates, pairing, request, notes, baseline, logged)
+        pairing = Pairing(estimates, runs.columns, passes)
+    comparison = _comparison(estimates, pairing, request, (*horizon_notes, *notes), baseline, logged)
+    if pairing is None or not read:
+        return comparison
+    outcomes, results = _read_outcomes(runs, read, request, baseline, rails)
+    segments = break_down(runs, read, baseline, level)
+    return replace(comparison, outcomes=outcomes, segments=segments, guardrails=results)
+
+
+def _parse_guardrails(given: Sequence[str], log: Any, baseline: str | None) -> list[Guardrail]:
+    if isinstance(given, str) or not isinstance(given, Sequence):
+        raise OptionError(f"guardrails is {given!r}; give a list of texts, such as ['latency < logged + 5']")
+    rails = [parse_guardrail(text, log.outcome_names, baseline or LOGGED) for text in given]
+    if rails and baseline is None:
+        raise OptionError("guardrails are part of the verdict against a baseline; leave baseline out, or name one")
+    return rails
+
+
+def _read_all(runs: PolicyRuns, request: EvaluationRequest) -> tuple[list[ReadEstimates], tuple[str, ...]]:
+    """Read all outcomes and segments; with a note if the run is stopped before."""
+    not_read = (partial_note("the policies, but not their outcomes and segments,"),)
+    if not runs.has_readings:
+        return [], not_read
+    try:
+        return [runs.read(number, reading) for number, reading in enumerate(request.readings)], ()
+    except StopEvaluation:
+        return [], not_read
+
+
+def _read_outcomes(
+    runs: PolicyRuns,
+    read: Sequence[ReadEstimates],
+    request: EvaluationRequest,
+    baseline: str | None,
+    rails: Sequence[Guardrail],
+) -> tuple[dict[str, Comparison], tuple[GuardrailResult, ...]]:
+    """Return the comparison by outcome, with intervals of lifts that hold together, and what guardrails show."""
+    by_outcome = {each.reading.name: each for each in read if isinstance(each.reading, OutcomeReading)}
+    influences = [
+        lift_influences(each, name, baseline or LOGGED, runs.log)
+        for each in by_outcome.values()
+        for name in runs.names
+        if name != baseline and math.isfinite(each.estimates[name].std_error)
+    ]
+    own_level, method = joint_level(influences, request.level)
+    note = f"Lifts in further outcomes hold simultaneously at {100 * request.level:g} % ({method})."
+    comparisons = {}
+    for outcome, each in by_outcome.items():
+        own_request = replace(request, log=each.log)
+        estimates = {name: with_lift(estimate, each.logged, own_request) for name, estimate in each.estimates.items()}
+        pairing = Pairing(estimates, runs.columns, runs.passes, each.first_column)
+        found = _comparison(estimates, pairing, own_request, (), baseline, each.logged, own_level)
+        comparisons[outcome] = replace(found, outcome=outcome, ranking=(), notes=(*found.notes, note))
+    results = []
+    for rail in rails:
+        comparison = comparisons[rail.outcome]
+        for name in runs.names:
+            if name != baseline:
+                estimate, lift = comparison.estimates[name], comparison.lifts.get(name)
+                ends = _value_ends(estimate, lift, own_level)
+                results.append(check_guardrail(rail, name, estimate, lift, ends))
+    return comparisons, tuple(results)
+
+
+def _value_ends(estimate: Estimate, lift: Difference | None, own_level: float) -> tuple[float, float] | None:
+    """Return the interval of a value at the level of the lifts, with their degrees of freedom."""
+    if lift is None or not math.isfinite(estimate.std_error):
+        return None
+    half_width = student_quantile(own_level, lift.degrees_of_freedom) * estimate.std_error
+    return estimate.value - half_width, estimate.value + half_width
 
 
 def _evaluate_one_by_one(
@@ -330,53 +506,19 @@ def _evaluate_one_by_one(
     return estimates, ()
 
 
-class _Pairing:
-    """How precise the difference of two estimates is, by what they have in common.
-
-    Policies that were run jointly are paired by their passes, fixed policies event by event by the influences of
-    events on their values, and a fixed policy with one that was run in passes by the influences on both. Otherwise
-    errors are added as if they were independent.
-    """
-
-    def __init__(self, estimates: Mapping[str, Estimate], joint: Sequence[str], passes: Any) -> None:
-        self._estimates, self._passes = list(estimates.values()), passes
-        names = list(estimates)
-        self._place = {} if passes is None else {names.index(name): i for i, name in enumerate(joint)}
-
-    def precision(self, a: int, b: int) -> Precision:
-        """Return the precision of the difference of two estimates."""
-        first, second = self._estimates[a], self._estimates[b]
-        precision: Precision | None = None
-        if a in self._place and b in self._place:
-            precision = self._passes.difference_precision(self._place[a], self._place[b])
-        one, other = first.influences, second.influences
-        if precision is None and (a in self._place or b in self._place):
-            joint, influences = (a, other) if a in self._place else (b, one)
-            has_common_events = influences is not None and influences.size == getattr(self._passes, "n_events", None)
-            if has_common_events and hasattr(self._passes, "fixed_difference_precision"):
-                precision = self._passes.fixed_difference_precision(self._place[joint], influences)
-        elif precision is None and one is not None and other is not None and one.size == other.size:
-            difference = one - other
-            return Precision(float(difference.var(ddof=1) / difference.size), 0.0, math.inf, PAIRED_BY_EVENT)
-        if precision is not None:
-            return precision
-        for estimate in (first, second):
-            if not math.isfinite(estimate.std_error):
-                raise EvaluationError(
-                    f"{estimate.evaluator} gives no standard error here, so policies cannot be compared with it"
-                )
-        return Precision(first.std_error**2 + second.std_error**2, 0.0, math.inf, UNPAIRED)
-
-
 def _comparison(
     estimates: dict[str, Estimate],
-    pairing: _Pairing | None,
+    pairing: Pairing | None,
     request: EvaluationRequest,
     notes: tuple[str, ...],
     baseline_name: str | None,
     logged: Estimate | None,
+    lift_level: float | None = None,
 ) -> Comparison:
-    """Return the comparison of all pairs and with the baseline; without a pairing there are no differences."""
+    """Return the comparison of all pairs and with the baseline; without a pairing there are no differences.
+
+    ``lift_level`` is the level of each lift if lifts are part of a larger family.
+    """
     names, level, log = list(estimates), request.level, request.log
     baseline = None if baseline_name is None else estimates.get(baseline_name, logged)
     baseline_name = baseline_name or LOGGED
@@ -395,10 +537,10 @@ def _comparison(
         pair_errors[a, b] = pair_errors[b, a] = precision.std_error
     lifts = {}
     if baseline is not None:
-        lifts = _lifts(sides, precisions, pair_errors, baseline, baseline_name, request)
+        lifts = _lifts(sides, precisions, pair_errors, baseline, baseline_name, request, lift_level)
     if any(each.interval.method == UNPAIRED for each in (*differences, *lifts.values())):
         notes = (*notes, ERRORS_ADDED)
-    if len(lifts) > 1:
+    if len(lifts) > 1 and lift_level is None:
         over = "the log" if baseline_name == LOGGED else baseline_name
         notes = (*notes, f"Lifts over {over} hold simultaneously at {100 * level:g} % (comparison with a control).")
     if len(pairs) > 1:
@@ -419,6 +561,7 @@ def _lifts(
     baseline: Estimate,
     baseline_name: str,
     request: EvaluationRequest,
+    own_level: float | None,
 ) -> dict[str, Difference]:
     """Return the differences of all other policies to the baseline, whose intervals hold simultaneously."""
     names, log, level = [side.name for side in sides], request.log, request.level
@@ -434,7 +577,8 @@ def _lifts(
         own = [lift_precision(sides[i].estimate, baseline, log) for i in others]
         reference = Comparand(baseline_name, baseline)
     errors = np.array([precision.std_error for precision in own])
-    own_level = simultaneous_level(covariance_of_differences(errors, pair_errors[np.ix_(others, others)]), level)
+    if own_level is None:
+        own_level = simultaneous_level(covariance_of_differences(errors, pair_errors[np.ix_(others, others)]), level)
     return {
         names[i]: make_lift(sides[i], reference, precision, level, own_level, log)
         for i, precision in zip(others, own, strict=True)

@@ -1,4 +1,4 @@
-"""Estimate, Interval, Difference and LearningCurve: what an evaluation returns; blocks of rounds, mean curves."""
+"""Estimate, Interval, Difference, LearningCurve, AfterLearning: what an evaluation returns; blocks of rounds."""
 
 from __future__ import annotations
 
@@ -13,6 +13,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._equality import ContentEquality
 from backcast._serialization import from_json, to_json
+from backcast.break_even import BreakEven
 from backcast.diagnostics import OtherDiagnostics, diagnostics_from
 from backcast.errors import EvaluationError, OptionError
 from backcast.log import Log
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
 CURVE_POINTS = 50  # points of a learning curve
 POLICY_VALUE = "V_T(pi): what the policy earns per round, on average over its first T rounds"
 PROGRESSIVE_VALUE = "V(pi_PV): the value of the progressive-validation policy of this run"
+LAST_ROUNDS = "V_t: what the policy earns per round, on average over its last rounds"
+END_POLICY = "V_T: what the policy of the last round earns per round if it is frozen there, on average over histories"
 SAMPLES = ("influences", "pass_values", "group_values")  # fields of an estimate that are saved on request only
 LOGGED = "logged"  # name of the baseline that is the log itself
 PAIRED_BY_EVENT = "paired by event"
@@ -105,6 +108,24 @@ class Difference(ContentEquality):
     relative: float = math.nan
     relative_interval: Interval | None = None
 
+    def __neg__(self) -> Difference:
+        """Return the second minus the first; the share is that of the first, and known if its interval has an end.
+
+        >>> interval = Interval(-0.25, 0.5, 0.95, "paired by event", "independent", POLICY_VALUE)
+        >>> print(-Difference("new", "logged", 0.25, 0.125, interval))
+        logged - new: -0.25 [-0.5, 0.25] (95 % paired by event)
+        """
+        turned = replace(self.interval, low=-self.interval.high, high=-self.interval.low)
+        relative, share = math.nan, self.relative_interval
+        if share is not None and share.low > -1:
+            # (b - a) / a for the share s = (a - b) / b, which falls as s rises
+            relative = -self.relative / (1 + self.relative)
+            share = replace(share, low=-share.high / (1 + share.high), high=-share.low / (1 + share.low))
+        else:
+            share = None
+        negative = replace(self, first=self.second, second=self.first, value=-self.value, interval=turned)
+        return replace(negative, relative=relative, relative_interval=share)
+
     def __str__(self) -> str:
         share = "" if math.isnan(self.relative) else f", {100 * self.relative:+.3g} %"
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}{share}"
@@ -158,6 +179,50 @@ class LearningCurve(ContentEquality):
             "low": self.low.tolist(),
             "high": self.high.tolist(),
         }
+
+
+@dataclass(frozen=True, eq=False)
+class AfterLearning(ContentEquality):
+    """What a learning policy earns per round once it has learned, where the value of the estimate includes learning.
+
+    Attributes
+    ----------
+    first_round
+        The first of the last rounds that are averaged, about a fifth of all.
+    value, std_error, interval
+        Mean of V_t over the rounds from ``first_round`` to the horizon.
+    end_value, end_std_error, end_interval
+        Value of the policy of the last round, averaged over histories: what it would go on to earn if it were frozen
+        there. nan and None if the evaluator does not give it.
+
+    Examples
+    --------
+    >>> interval = Interval(0.25, 0.75, 0.95, "infinitesimal jackknife", "independent", LAST_ROUNDS)
+    >>> AfterLearning(81, 0.5, 0.125, interval).interval.half_width
+    0.25
+    """
+
+    first_round: int
+    value: float
+    std_error: float
+    interval: Interval
+    end_value: float = math.nan
+    end_std_error: float = math.nan
+    end_interval: Interval | None = None
+
+    def within(self, low: float, high: float) -> AfterLearning:
+        """Return the values and the ends of the intervals moved into a range that holds every true value."""
+
+        def moved(interval: Interval) -> Interval:
+            return replace(interval, low=min(max(interval.low, low), high), high=min(max(interval.high, low), high))
+
+        return replace(
+            self,
+            value=min(max(self.value, low), high),
+            interval=moved(self.interval),
+            end_value=self.end_value if math.isnan(self.end_value) else min(max(self.end_value, low), high),
+            end_interval=self.end_interval and moved(self.end_interval),
+        )
 
 
 class LogComputation:
@@ -260,6 +325,12 @@ class Estimate(ContentEquality):
     lift
         How much more the policy earns than the log did, per round and as a share of it: the value minus the mean of
         the logged rewards, on the same events. None without a standard error, or for other quantities than the mean.
+    break_even
+        When a learning policy begins to earn more than the baseline, and when it has paid for its learning, with
+        intervals. The baseline is the mean of the logged rewards, or the policy that :func:`backcast.compare` was told.
+        None for fixed policies, and from evaluators whose curve has no standard error over logs.
+    after_learning
+        What a learning policy earns in the last fifth of the rounds, and frozen at their end; None as above.
     provenance
         Everything that is needed to run the evaluation again: log, files, policy, options, versions; None for an
         estimate that :func:`backcast.evaluate` or :func:`backcast.compare` did not make.
@@ -287,6 +358,8 @@ class Estimate(ContentEquality):
     pass_values: FloatArray | None = field(default=None, repr=False, compare=False)
     group_values: FloatArray | None = field(default=None, repr=False, compare=False)
     lift: Difference | None = None
+    break_even: BreakEven | None = None
+    after_learning: AfterLearning | None = None
     bias_estimate: BiasEstimate | None = None
     provenance: Provenance | None = field(default=None, repr=False, compare=False)
     _progressive: LogComputation | None = field(default=None, repr=False, compare=False)
@@ -335,15 +408,11 @@ class Estimate(ContentEquality):
 
         return plot_result(self)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import result_html
+    def to_frame(self) -> Any:
+        """Return one row as an Arrow table; its columns are those of :meth:`Comparison.to_frame`."""
+        from backcast.report.frames import estimate_frame
 
-        return result_html(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return estimate_frame(self)
 
     def replay_summary(self, log: Log | None = None) -> ReplaySummary | None:
         """Return a summary of one pass, which is run again on the first call; None if there is none, as for a stream.

@@ -12,6 +12,7 @@ from typing import Literal, TypeAlias
 from backcast._auto import resolve_evaluator
 from backcast._differences import Comparand, comparand, lift_precision, make_lift
 from backcast._forecast import announce
+from backcast._horizon import resolve_horizon
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
@@ -66,7 +67,7 @@ def evaluate(
     evaluator: Evaluator | Literal["auto"] = "auto",
     *,
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     interval: AnyInterval | None = None,
     level: float = 0.95,
     seed: int = 0,
@@ -91,7 +92,8 @@ def evaluate(
         Reward model of the doubly robust estimators: a model, one of ``CrossFit``, ``Split`` and ``Progressive`` around
         a model, an array of predictions (by row number, ``log.rows``), a number, or None for the default.
     horizon
-        Number of rounds T of the policy; None for one pass over the log.
+        Number of rounds T of the policy, or a span of time for a log with times ("12h", "1d", "2w": as many rounds as
+        it has events in that time); None for one pass over the log.
     interval
         An interval instead of the evaluator's default, such as ``Segments()`` or ``TheoremTwo()``.
     level
@@ -137,6 +139,7 @@ def evaluate(
         progress=progress,
     )
     log, policy_name = as_log(log), describe(policy)
+    rounds, horizon_notes = resolve_horizon(log, horizon)
     predictions = number_predictions(reward_model, log)
     split = TrainingSplit.of(log, {"": policy}) if isinstance(policy, WarmStart) else None
     if split is not None:
@@ -145,7 +148,7 @@ def evaluate(
         log=log,
         policy=policy,
         reward_model=predictions,
-        horizon=horizon,
+        horizon=rounds,
         interval=interval,
         level=level,
         seed=seed,
@@ -178,7 +181,7 @@ def evaluate(
     logged = find_baseline(request, {request.policy_name: estimate})
     if logged is not None:
         estimate = with_lift(estimate, logged, request)
-    return replace(estimate, notes=(*notes, *estimate.notes))
+    return replace(estimate, notes=(*horizon_notes, *notes, *estimate.notes))
 
 
 def find_baseline(request: EvaluationRequest, estimates: Mapping[str, Estimate]) -> Estimate | None:
@@ -262,7 +265,7 @@ def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: Evaluat
     return replace(estimate, provenance=find_provenance(estimate, evaluator, request))
 
 
-def _used_reward_model(evaluator: object, request: EvaluationRequest) -> object:
+def used_reward_model(evaluator: object, request: EvaluationRequest) -> object:
     """Return the reward model of the request, or the default of a built-in evaluator; None if it uses none."""
     if request.reward_model is not None:
         return request.reward_model
@@ -283,7 +286,7 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
     log = request.log
     used = {
         "evaluator": evaluator,
-        "reward_model": _used_reward_model(evaluator, request),
+        "reward_model": used_reward_model(evaluator, request),
         "horizon": estimate.horizon,
         "interval": request.interval,
         "level": request.level,
@@ -314,6 +317,9 @@ def within_reward_range(estimate: Estimate, reward_range: tuple[float, float] | 
     interval, because it shows no spread.
     """
     value, interval, notes = estimate.value, estimate.interval, estimate.notes
+    after = estimate.after_learning
+    if after is not None and reward_range is not None:
+        estimate = replace(estimate, after_learning=after.within(*reward_range))
     if interval is not None and interval.estimand not in (FIXED_VALUE, POLICY_VALUE, PROGRESSIVE_VALUE):
         return estimate
     if reward_range is not None and not math.isnan(value):

@@ -11,6 +11,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
+from backcast._display import NotebookDisplay
 from backcast._format import MISSING, NO_INTERVAL, format_bias, format_number, format_percent, round_up
 from backcast.diagnostics import ModelDiagnostics, PermutedDiagnostics, ReplayDiagnostics
 from backcast.estimate import BiasEstimate, Estimate
@@ -43,7 +44,7 @@ class GradedDiagnostic:
 
 
 @dataclass(frozen=True)
-class Reliability:
+class Reliability(NotebookDisplay):
     """Reliability of an estimate: the worst grade of its diagnostics, the diagnostics with that grade, and a remedy.
 
     Attributes

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -25,6 +25,7 @@ from backcast._log_validation import (
     to_float_column,
     to_probability_matrix,
 )
+from backcast._outcome_columns import EncodedSegments, SegmentColumn, encode_segments, merge_segments, to_outcomes
 from backcast._time_order import find_time_order, to_time_column
 from backcast.errors import LogError
 from backcast.provenance import LogSource
@@ -40,7 +41,11 @@ class SparseMatrix(Protocol):
 
 
 class LogColumns(NamedTuple):
-    """The arrays of a log, for code of the package; the properties of a log return read-only views of them."""
+    """The arrays of a log, for code of the package; the properties of a log return read-only views of them.
+
+    ``outcomes`` is ``(n, J)``, ``segments`` the ``(n, S)`` codes of segments. ``learned`` are the rewards that a policy
+    learns from if ``rewards`` are those of another outcome, which is read off the same histories.
+    """
 
     contexts: Contexts
     actions: IntArray
@@ -50,6 +55,14 @@ class LogColumns(NamedTuple):
     times: npt.NDArray[Any] | None
     logging_probabilities: FloatArray | None
     rows: IntArray
+    outcomes: FloatArray | None = None
+    segments: IntArray | None = None
+    learned: FloatArray | None = None
+
+    @property
+    def learned_rewards(self) -> FloatArray:
+        """The rewards that a policy learns from."""
+        return self.rewards if self.learned is None else self.learned
 
 
 class Log:
@@ -82,6 +95,12 @@ class Log:
         ``(n, K)`` probabilities of all actions under the logger, if recorded.
     feature_names
         The d names of the context features, for messages; "feature 0", "feature 1" and so on if not given.
+    outcomes
+        Further outcomes by name, one finite number per event each: what else :func:`backcast.compare` reads off the
+        same histories, such as clicks or latency. Policies learn from the reward alone.
+    segments
+        Columns by name to break results down by, one value per event each: text or few numbers; None and nan are the
+        segment "missing".
 
     Examples
     --------
@@ -104,7 +123,7 @@ class Log:
 
     FIELDS = (
         *("_names", "action_labels", "columns", "n_actions", "propensities_estimated", "reading", "reward_range"),
-        "source",
+        *("source", "outcome_names", "segment_columns"),
     )
     __slots__ = (*FIELDS, "__weakref__", "_digest")
 
@@ -116,6 +135,8 @@ class Log:
     reading: ReadingSummary
     _names: tuple[str, ...] | None
     source: LogSource | None
+    outcome_names: tuple[str, ...]
+    segment_columns: tuple[SegmentColumn, ...]
     _digest: str
 
     def __init__(
@@ -132,6 +153,8 @@ class Log:
         reward_range: tuple[float, float] | None = None,
         logging_probabilities: npt.ArrayLike | None = None,
         feature_names: Sequence[str] | None = None,
+        outcomes: Mapping[str, npt.ArrayLike] | None = None,
+        segments: Mapping[str, Any] | EncodedSegments | None = None,
     ) -> None:
         reward_column = to_float_column(rewards, "reward")
         n = reward_column.size
@@ -155,7 +178,11 @@ class Log:
         check_available(mask, codes, labels)
         logging = check_logging(logging, codes, propensity, len(labels))
         rows = np.arange(n, dtype=np.int64)
-        columns = LogColumns(features, codes, reward_column, propensity, mask, time, logging, rows)
+        segment_codes, segment_columns = encode_segments(segments, n)
+        outcome_names, outcome_table = to_outcomes(outcomes, n)
+        columns = LogColumns(
+            *(features, codes, reward_column, propensity, mask, time, logging, rows, outcome_table, segment_codes)
+        )
         order = find_time_order(time)
         self._set(
             columns=columns if order is None else _take(columns, order),
@@ -170,6 +197,8 @@ class Log:
             ),
             _names=check_feature_names(feature_names, features.shape[-1]),
             source=None,
+            outcome_names=outcome_names,
+            segment_columns=segment_columns,
         )
 
     @classmethod
@@ -261,7 +290,10 @@ class Log:
         return self._digest
 
     def _compute_digest(self) -> str:
-        digest = hashlib.sha256(f"{len(self)} {self.n_actions} {self.reward_range} {self.action_labels}".encode())
+        facts = f"{len(self)} {self.n_actions} {self.reward_range} {self.action_labels}"
+        if self.outcome_names or self.segment_columns:
+            facts += f" {self.outcome_names} {self.segment_columns}"
+        digest = hashlib.sha256(facts.encode())
         contexts: Any = self.columns.contexts
         features = (contexts.data, contexts.indices, contexts.indptr) if is_sparse(contexts) else (contexts,)
         columns = self.columns
@@ -272,6 +304,8 @@ class Log:
             columns.propensities,
             columns.available,
             columns.logging_probabilities,
+            # logs without these have the digests that they had before there were any
+            *(column for column in (columns.outcomes, columns.segments, columns.learned) if column is not None),
         ):
             if column is None:
                 digest.update(b"-")
@@ -322,6 +356,33 @@ class Log:
     def logging_probabilities(self) -> FloatArray | None:
         """``(n, K)`` probabilities of all actions under the logger, or None."""
         return None if self.columns.logging_probabilities is None else _locked(self.columns.logging_probabilities)
+
+    @property
+    def outcomes(self) -> dict[str, FloatArray]:
+        """Further outcomes of each event by name, read-only.
+
+        >>> Log(None, [0, 1], [1, 0], [0.5, 0.5], outcomes={"ms": [12, 30]}).outcomes
+        {'ms': array([12., 30.])}
+        """
+        table = self.columns.outcomes
+        return {} if table is None else {name: _locked(table[:, j]) for j, name in enumerate(self.outcome_names)}
+
+    @property
+    def segments(self) -> dict[str, npt.NDArray[np.str_]]:
+        """Label of each event's segment, by segment column.
+
+        >>> Log(None, [0, 1], [1, 0], [0.5, 0.5], segments={"device": ["phone", None]}).segments
+        {'device': array(['phone', 'missing'], dtype='<U7')}
+        """
+        codes = self.columns.segments
+        if codes is None:
+            return {}
+        return {name: np.array(labels)[codes[:, j]] for j, (name, labels) in enumerate(self.segment_columns)}
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return tuple(column.name for column in self.segment_columns)
 
     @property
     def rows(self) -> IntArray:
@@ -414,11 +475,21 @@ def concat_logs(parts: Sequence[Log]) -> Log:
     array([1., 2., 3.])
     """
     contexts = concat_contexts([part.columns.contexts for part in parts])
+    if any(_layout_of(part) != _layout_of(parts[0]) for part in parts):
+        raise LogError("the logs have different outcomes or segment columns; give the same ones for all of them")
     others: Any = [
         None if columns[0] is None else np.concatenate(columns)
         for columns in zip(*(part.columns[1:] for part in parts), strict=True)
     ]
-    return _rebuild({**parts[0]._fields(), "columns": LogColumns(contexts, *others), "source": None})
+    # labels of segments may differ from part to part
+    segments = merge_segments([EncodedSegments(part.columns.segments, part.segment_columns) for part in parts])
+    columns = LogColumns(contexts, *others)._replace(segments=segments.codes)
+    fields = {**parts[0]._fields(), "columns": columns, "source": None, "segment_columns": segments.columns}
+    return _rebuild(fields)
+
+
+def _layout_of(log: Log) -> tuple[Any, ...]:
+    return log.outcome_names, [column.name for column in log.segment_columns]
 
 
 def replace_columns(log: Log, **fields: Any) -> Log:

@@ -8,6 +8,7 @@ may have missed, which falls as one over the number of events too.
 
 from __future__ import annotations
 
+import itertools
 import math
 from bisect import bisect_left
 from collections.abc import Sequence
@@ -20,6 +21,7 @@ from scipy import optimize, stats
 
 from backcast._differences import missed_event
 from backcast._equality import ContentEquality
+from backcast._horizon_proposal import describe_flattening
 from backcast._serialization import to_json
 from backcast._validation import at_least, confidence_level, count, share
 from backcast.comparison import Comparison
@@ -192,6 +194,12 @@ class Plan(ContentEquality):
         plain: dict[str, Any] = to_json(self)
         return plain
 
+    def to_frame(self) -> Any:
+        """Return one row per need as an Arrow table: pair, difference, events, low, high, power, level, horizon."""
+        from backcast.report.frames import plan_frame
+
+        return plan_frame(self)
+
     def plot(self) -> Any:
         """Return an Altair chart: power by the number of events, a line for each difference."""
         from backcast.report.charts import plan_chart
@@ -255,7 +263,10 @@ def plan(
     needs = tuple(
         _need(spread, size, power, critical, uncertainty, min_events) for spread in spreads for size in differences
     )
-    return Plan(needs, spreads, horizon, power, level, pilot_events, _notes(needs, pilot_events, min_events))
+    notes = _notes(needs, pilot_events, min_events)
+    if isinstance(source, Comparison):
+        notes += tuple(filter(None, itertools.starmap(describe_flattening, source.estimates.items())))
+    return Plan(needs, spreads, horizon, power, level, pilot_events, notes)
 
 
 def _check_options(differences: list[Any], power: Any, level: float) -> None:

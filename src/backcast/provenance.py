@@ -76,6 +76,8 @@ class LogShape(ContentEquality):
         Number of actions K and of context features d.
     in_memory
         Whether the log was in memory, not a stream.
+    times
+        The first and the last time of a log in memory that has times; None otherwise.
     """
 
     digest: str
@@ -83,6 +85,7 @@ class LogShape(ContentEquality):
     actions: int
     features: int
     in_memory: bool
+    times: tuple[str, str] | None = None
 
 
 @dataclass(frozen=True, eq=False)

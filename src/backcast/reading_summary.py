@@ -5,6 +5,8 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
+from backcast._display import NotebookDisplay
+
 
 @dataclass(frozen=True)
 class LeftOut:
@@ -24,7 +26,7 @@ def not_selected(n_rows: int | None) -> tuple[LeftOut, ...]:
 
 
 @dataclass(frozen=True)
-class ReadingSummary:
+class ReadingSummary(NotebookDisplay):
     """How a log was read: ``log.reading``.
 
     Attributes

@@ -189,7 +189,10 @@ def _figures(result: Result) -> list[float | str]:
         figures += [estimate.value, estimate.std_error]
         figures += [] if estimate.interval is None else [estimate.interval.low, estimate.interval.high]
     if isinstance(result, Comparison):
-        for each in (*result.differences, *result.lifts.values()):
+        lifts = [lift for read in result.outcomes.values() for lift in read.lifts.values()]
+        by_segment = [segment.lifts.values() for column in result.segments.values() for segment in column]
+        lifts += [lift for found in by_segment for lift in found]
+        for each in (*result.differences, *result.lifts.values(), *lifts):
             figures += [each.value, each.std_error, each.interval.low, each.interval.high]
     return ["nan" if math.isnan(figure) else figure for figure in figures]
 

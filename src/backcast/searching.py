@@ -12,6 +12,7 @@ from typing import Any, Literal
 from backcast._auto import Choice, resolve_as_fixed, resolve_by_kind, resolve_evaluator, simulates_histories
 from backcast._equality import ContentEquality
 from backcast._format import format_interval, format_number, format_percent, join_names
+from backcast._horizon import resolve_horizon
 from backcast._parallel.jobs import Execution, ignore_progress
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
@@ -130,26 +131,15 @@ class SearchResult(ContentEquality):
         }
 
     def to_frame(self) -> Any:
-        """Return the candidates as an Arrow table, one row each, with a column per parameter of the grid."""
-        import pyarrow as pa
+        """Return one row per candidate as an Arrow table, best first.
 
-        names = dict.fromkeys(name for candidate in self.candidates for name in candidate.parameters)
-        columns: dict[str, list[Any]] = {"name": [each.name for each in self.candidates]}
-        for name in names:
-            values = [each.parameters.get(name) for each in self.candidates]
-            plain = all(value is None or isinstance(value, bool | int | float | str) for value in values)
-            columns[name] = values if plain else [str(value) for value in values]
-        gaps = [each.difference for each in self.candidates]
-        columns |= {
-            "value": [each.value for each in self.candidates],
-            "difference": [0.0 if gap is None else gap.value for gap in gaps],
-            "low": [0.0 if gap is None else gap.interval.low for gap in gaps],
-            "high": [0.0 if gap is None else gap.interval.high for gap in gaps],
-            "stage": [each.stage for each in self.candidates],
-            "passes": [each.passes for each in self.candidates],
-            "share_won": [each.share_won for each in self.candidates],
-        }
-        return pa.table(columns)
+        Columns: ``name``; one per parameter of the grid, under its name (``param_`` before it if another column has
+        it); ``value``; ``difference`` to the best, 0 for the best itself, with its interval ``low`` and ``high``;
+        ``stage``, ``passes`` and ``share_won`` (see :class:`Candidate`).
+        """
+        from backcast.report.frames import search_frame
+
+        return search_frame(self)
 
 
 def search(
@@ -159,7 +149,7 @@ def search(
     *,
     evaluator: Evaluator | Literal["auto"] = "auto",
     reward_model: AnyRewardModel | None = None,
-    horizon: int | None = None,
+    horizon: int | str | None = None,
     level: float = 0.95,
     seed: int = 0,
     folds: int = 5,
@@ -210,6 +200,7 @@ def search(
     if horizon is None and any(map(is_learning, candidates.values())):
         raise OptionError("the policies learn, so their value depends on the number of rounds; give horizon=T")
     log, running, split = as_log(log), dict(candidates), None
+    rounds, horizon_notes = resolve_horizon(log, horizon)
     if any(isinstance(policy, WarmStart) for policy in candidates.values()):
         split = TrainingSplit.of(log, candidates)
         log, running = split.log, split.policies
@@ -218,7 +209,7 @@ def search(
         log=log,
         policy=None,
         reward_model=reward_model,
-        horizon=horizon,
+        horizon=rounds,
         level=level,
         seed=seed,
         replicates="default",
@@ -251,7 +242,7 @@ def search(
         )
         for name in ordered
     )
-    notes = (*notes, *_notes(winner, rows, selection.race))
+    notes = (*horizon_notes, *notes, *_notes(winner, rows, selection.race))
     estimate = replace(estimate, notes=(*notes, *estimate.notes))
     return SearchResult(
         winner, candidates[winner], estimate, rows, folds, selection.race.passes if selection.race else 0, notes

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, Literal
 import numpy as np
 
 from backcast._auto import resolve_evaluator
+from backcast._horizon import resolve_horizon
 from backcast._parallel.jobs import Execution
 from backcast._racing import FIRST_PASS, STAGES, with_predictions
 from backcast._request import AnyLog, AnyRewardModel, EvaluationRequest, Evaluator, as_log, check_request
@@ -64,7 +65,7 @@ class OptunaObjective:
         evaluator: Evaluator | Literal["auto"] = "auto",
         *,
         reward_model: AnyRewardModel | None = None,
-        horizon: int | None = None,
+        horizon: int | str | None = None,
         seed: int = 0,
         exchangeable: bool | None = None,
         n_jobs: int | None = None,
@@ -76,7 +77,7 @@ class OptunaObjective:
             log=self._log,
             policy=None,
             reward_model=reward_model,
-            horizon=horizon,
+            horizon=resolve_horizon(self._log, horizon)[0],
             seed=seed,
             replicates="default",
             execution=Execution(n_jobs),

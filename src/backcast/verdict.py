@@ -7,6 +7,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Literal, Protocol, TypeAlias
 
+from backcast._display import NotebookDisplay
 from backcast._format import (
     format_change,
     format_interval,
@@ -15,8 +16,10 @@ from backcast._format import (
     round_by_width,
     round_up,
 )
+from backcast.break_even import BreakEven
 from backcast.errors import OptionError
 from backcast.estimate import LOGGED, PROGRESSIVE_VALUE, Difference, Estimate, Interval
+from backcast.guardrails import GuardrailResult
 
 Decision: TypeAlias = Literal["better", "worse", "unclear", "not trustworthy"]
 
@@ -45,7 +48,7 @@ class PairedDifference(Protocol):
 
 
 @dataclass(frozen=True)
-class Verdict:
+class Verdict(NotebookDisplay):
     """What a comparison decides about one policy.
 
     Attributes
@@ -132,35 +135,83 @@ def judge(
 
 
 def judge_lifts(
-    estimates: Mapping[str, Estimate], baseline: Estimate, baseline_name: str, lifts: Mapping[str, Difference]
+    estimates: Mapping[str, Estimate],
+    baseline: Estimate,
+    baseline_name: str,
+    lifts: Mapping[str, Difference],
+    guardrails: Sequence[GuardrailResult] = (),
 ) -> Verdict:
-    """Return the verdict on the policy with the highest value against a baseline, with decisions on all policies."""
+    """Return the verdict on the policy with the highest value against a baseline, with decisions on all policies.
+
+    Of policies that keep all guardrails and others, the first come first. One that earns more but is not shown to keep
+    a guardrail is not better: worse if it breaks one, else unclear or not trustworthy, as the guardrail is.
+    """
     candidates = [name for name in estimates if name != baseline_name]
     sides = {**{name: estimates[name] for name in candidates}, baseline_name: baseline}
     verdicts = {
         name: judge({name: sides[name], baseline_name: baseline}, tuple(lifts.values()), name) for name in candidates
     }
-    best = max(candidates, key=lambda name: -math.inf if math.isnan(sides[name].value) else sides[name].value)
+    not_kept = {
+        name: [result for result in guardrails if result.policy == name and result.outcome != "met"]
+        for name in candidates
+    }
+    best = max(
+        candidates,
+        key=lambda name: (not not_kept[name], -math.inf if math.isnan(sides[name].value) else sides[name].value),
+    )
     chosen = verdicts[best]
     decided = tuple((name, verdict.decision) for name, verdict in verdicts.items())
     sentence, lift = chosen.sentence, lifts.get(best)
     if lift is not None and chosen.decision != "not trustworthy":
-        sentence = describe_lift(lift)
+        sentence = describe_lift(lift, sides[best].break_even)
     others = [_join_decided(decided, best, decision, _reference(baseline_name)) for decision in DECISIONS]
     reasons = tuple(dict.fromkeys(reason for verdict in (chosen, *verdicts.values()) for reason in verdict.reasons))
-    return replace(chosen, sentence=" ".join(filter(None, [sentence, *others])), reasons=reasons, policies=decided)
+    guarded = [describe_guardrail(result) for name in (best, *candidates) for result in not_kept[name]]
+    final = tuple((name, _with_guardrails(decision, not_kept[name])) for name, decision in decided)
+    return replace(
+        chosen,
+        decision=dict(final)[best],
+        sentence=" ".join(filter(None, [sentence, *others, *dict.fromkeys(guarded)])),
+        reasons=reasons,
+        policies=final,
+    )
+
+
+def _with_guardrails(decision: Decision, not_kept: Sequence[GuardrailResult]) -> Decision:
+    if decision != "better" or not not_kept:
+        return decision
+    outcomes = {result.outcome for result in not_kept}
+    if "not trustworthy" in outcomes:
+        return "not trustworthy"
+    return "worse" if "contradicted" in outcomes else "unclear"
+
+
+def describe_guardrail(result: GuardrailResult) -> str:
+    """Return in words that a policy is not shown to keep a guardrail.
+
+    >>> print(describe_guardrail(GuardrailResult("ms < logged + 5", "a", "contradicted", "ms minus logged is 9.")))
+    a breaks the guardrail ms < logged + 5: ms minus logged is 9.
+    """
+    if result.outcome == "contradicted":
+        return f"{result.policy} breaks the guardrail {result.guardrail}: {result.reason}"
+    return f"{result.policy} is not shown to keep the guardrail {result.guardrail}: {result.reason}"
 
 
 def _reference(baseline_name: str) -> str:
     return "the log did" if baseline_name == LOGGED else baseline_name
 
 
-def describe_lift(lift: Difference) -> str:
-    """Return the lift of a trustworthy estimate in words.
+def describe_lift(lift: Difference, break_even: BreakEven | None = None) -> str:
+    """Return the lift of a trustworthy estimate in words, with its break-even and payback rounds if it has them.
 
     >>> interval = Interval(-0.02, 0.04, 0.95, "paired by event", "independent", "")
     >>> print(describe_lift(Difference("a", "logged", 0.01, 0.015, interval)))
     The log does not show whether a earns more than the log did: 0.010 more per round (95 % interval -0.020 to 0.040).
+    >>> from backcast.break_even import RoundInterval
+    >>> break_even = BreakEven(40, RoundInterval(30, 60), 90, RoundInterval(70, 200), 500, 0.95, "logged")
+    >>> interval = Interval(0.02, 0.04, 0.95, "paired by event", "independent", "")
+    >>> print(describe_lift(Difference("a", "logged", 0.03, 0.005, interval), break_even))  # doctest: +ELLIPSIS
+    a earns 0.030 more per round than the log did (95 % interval 0.020 to 0.040), from round 40 on; it has paid ...
     """
     if lift.relative_interval is None:
         numbers = f"{format_level(lift.interval)} interval {format_interval(lift.interval)}"
@@ -172,8 +223,37 @@ def describe_lift(lift: Difference) -> str:
     direction = "more" if lift.value >= 0 else "less"
     if lift.interval.low <= 0 <= lift.interval.high:
         shown = f"{amount} {direction} per round ({numbers})"
-        return f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
-    return f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})."
+        unclear = f"The log does not show whether {lift.first} earns more than {reference}: {shown}."
+        return f"{unclear}{_unpaid_learning(break_even)}"
+    sentence = f"{lift.first} earns {amount} {direction} per round than {reference} ({numbers})"
+    if lift.value < 0:
+        return f"{sentence}.{_unpaid_learning(break_even)}"
+    return f"{sentence}{_paid_learning(break_even)}."
+
+
+def _paid_learning(break_even: BreakEven | None) -> str:
+    """Return from which round on a better policy earns more, as the end of a sentence; empty if it is not known."""
+    if break_even is None or break_even.round is None:
+        return ""
+    if break_even.round == 1:
+        return ", from the first round on"
+    paid = "" if break_even.payback is None else f"; it has paid for its learning by round {break_even.payback:,}"
+    return f", from round {break_even.round:,} on{paid}"
+
+
+def _unpaid_learning(break_even: BreakEven | None) -> str:
+    """Return a sentence on a policy that is not better on average, if the log shows that it is better in the end."""
+    if break_even is None or break_even.round in (None, 1) or break_even.interval.high is None:
+        return ""
+    paid = f", but has not paid for its learning within {break_even.horizon:,} rounds"
+    return f" It earns more from round {break_even.round:,} on{paid if break_even.payback is None else ''}."
+
+
+def decide_lift(estimate: Estimate, lift: Difference) -> Decision:
+    """Return the decision on one policy and the log, by the lift and the reliability of the estimate."""
+    if not estimate.reliability.is_trustworthy:
+        return "not trustworthy"
+    return _by_difference({(lift.first, lift.second): lift}, lift.first, lift.second)
 
 
 def _join_decided(decided: Sequence[tuple[str, Decision]], best: str, decision: Decision, reference: str) -> str:

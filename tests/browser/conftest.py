@@ -16,6 +16,7 @@ import backcast as bc
 from tools.chromium import chromium
 
 WIDTH, HEIGHT = 1000, 900
+RARE, RARE_REWARDS = (0.985, 0.005, 0.005, 0.005), (0.10, 0.133, 0.167, 0.20)  # one or two events of each other action
 HOSTILE = (
     "<script>window.ran = true</script>",
     "</script><script>window.ran = true</script>",
@@ -90,18 +91,26 @@ def shared(opened_once: Callable[[str], Opened]) -> Iterator[Callable[[str], Ope
 
 @pytest.fixture(scope="session")
 def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
-    """A comparison with plain names, replays and a fixed policy side by side, one policy alone, and a hostile one."""
+    """One page for each situation of a decision, replays and a fixed policy side by side, and hostile labels."""
     folder = tmp_path_factory.mktemp("reports")
     log, hostile_log = news(), news(HOSTILE[:3])  # reports draw replays from them
+    even, rare, good = coins(600, (0.3, 0.3, 0.3)), coins(300, RARE_REWARDS, RARE), coins(2000, (0.1, 0.5), (0.3, 0.7))
     results = {
-        "comparison": _comparison(log),
+        "winner": _comparison(log),
+        "tie": bc.compare(even, {"first": bc.Fixed([1, 0, 0]), "second": bc.Fixed([0, 1, 0])}),
+        "hopeless": bc.compare(rare, {"new": bc.Fixed([0, 0, 0, 1]), "control": bc.Fixed([1, 0, 0, 0])}),
+        "worse": bc.evaluate(good, bc.Fixed([1, 0])),
         "replay": _replays(log),
-        "single": _single(log),
         "hostile": _hostile(hostile_log),
     }
     about = {HOSTILE[0]: HOSTILE[1], "log": f"{HOSTILE[2]}.csv"}
     return {
-        name: bc.save_report(result, folder / f"{name}.html", about=about if name == "hostile" else None)
+        name: bc.save_report(
+            result,
+            folder / f"{name}.html",
+            about=about if name == "hostile" else None,
+            result_file="result.json" if name == "winner" else None,
+        )
         for name, result in results.items()
     }
 
@@ -112,7 +121,25 @@ def news(labels: tuple[str, ...] = ("sport", "politics", "weather"), events: int
     actions = rng.integers(3, size=events)
     rewards = (rng.random(events) < 0.2 + 0.6 * contexts[np.arange(events), actions]).astype(float)
     names = np.array(labels, dtype=object)[actions]
-    return bc.Log(contexts, names, rewards, np.full(events, 1 / 3), action_labels=list(labels), reward_range=(0.0, 1.0))
+    times = np.datetime64("2026-05-01T00:00:00") + np.arange(events) * np.timedelta64(60, "s")
+    return bc.Log(
+        contexts,
+        names,
+        rewards,
+        np.full(events, 1 / 3),
+        action_labels=list(labels),
+        reward_range=(0.0, 1.0),
+        times=times,
+    )
+
+
+def coins(events: int, rewards: tuple[float, ...], probabilities: tuple[float, ...] | None = None) -> bc.Log:
+    """A log without contexts, of a logger with these probabilities of the actions."""
+    rng, n_actions = np.random.default_rng(0), len(rewards)
+    chosen = np.full(n_actions, 1 / n_actions) if probabilities is None else np.array(probabilities)
+    actions = rng.choice(n_actions, size=events, p=chosen)
+    earned = (rng.random(events) < np.array(rewards)[actions]).astype(float)
+    return bc.Log(None, actions, earned, chosen[actions], n_actions=n_actions, reward_range=(0, 1))
 
 
 def _comparison(log: bc.Log) -> bc.Comparison:
@@ -128,10 +155,6 @@ def _replays(log: bc.Log) -> dict[str, bc.Estimate]:
     learning = {"greedy": bc.EpsilonGreedy(0.1, batch_size=10), "linucb": bc.LinUCB(0.3, batch_size=10)}
     replays = {name: bc.evaluate(log, policy, bc.DRns(q=0.05), horizon=60) for name, policy in learning.items()}
     return {**replays, "always sport": bc.evaluate(log, bc.Fixed([1.0, 0.0, 0.0]))}
-
-
-def _single(log: bc.Log) -> bc.Estimate:
-    return bc.evaluate(log, bc.LinUCB(0.3, batch_size=10), bc.ClockReplay(), horizon=200, replicates=None)
 
 
 def _hostile(log: bc.Log) -> bc.Comparison:

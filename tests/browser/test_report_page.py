@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -17,7 +18,7 @@ from tests.browser.conftest import HEIGHT, HOSTILE, Open, Opened
 # one worker for all of them: reports and pages are made once
 pytestmark = pytest.mark.xdist_group("browser")
 
-KINDS = ["comparison", "replay", "single", "hostile"]
+KINDS = ["winner", "replay", "worse", "hostile"]
 SERIOUS = ("serious", "critical")
 Reports = dict[str, Path]
 SharedPages = Callable[[str], Opened]
@@ -25,6 +26,15 @@ SharedPages = Callable[[str], Opened]
 # opacity of every line of a chart, in the order of the legend
 OPACITIES = """name => [...document.querySelectorAll(`#${name} .mark-line path`)]
     .map(path => Number(path.getAttribute('opacity') ?? getComputedStyle(path).opacity))"""
+# texts of a chart that a grid line, a mark or a point overlaps by more than a pixel
+CROSSED = """name => {
+    const boxes = selector => [...document.querySelectorAll(`#${name} ${selector}`)].map(each =>
+        [each.textContent, each.getBoundingClientRect()]);
+    const lines = boxes(".role-axis-grid line, .mark-rule.role-mark line, .mark-rect.role-mark path");
+    return boxes(".mark-text.role-mark text").filter(([, text]) => lines.some(([, line]) =>
+        line.left < text.right - 1 && line.right > text.left + 1
+            && line.top < text.bottom - 1 && line.bottom > text.top + 1)).map(([text]) => text);
+}"""
 REACHED = """() => {
     const here = document.activeElement;
     return [here.tagName, getComputedStyle(here).outlineStyle];
@@ -84,15 +94,68 @@ class TestEveryReport:
         assert resized(page, 718) <= 718
         assert page.pdf(format="A4").startswith(b"%PDF")
 
-    def test_works_without_scripts(self, open_page: Open, reports: Reports, kind: str) -> None:
-        page = open_page(reports[kind], drawn=False, java_script_enabled=False).page
-        assert page.locator(".chart svg").count() == page.locator(".chart").count() > 0
-        assert not page.locator("#shown").is_visible()
-        page.close()
+
+@dataclass(frozen=True)
+class Situation:
+    """What a page says: the decision, its colour, the start of the next step, and sections that are left out."""
+
+    label: str
+    grade: str
+    step: str
+    missing: tuple[str, ...] = ()
+
+
+SITUATIONS = {
+    "winner": Situation("Better", "good", "Confirm it live: give linucb a part of the traffic."),
+    "tie": Situation("Unclear", "fair", "Needs about ", missing=("learning", "bias")),
+    "hopeless": Situation("Not trustworthy", "poor", "new: Needs about ", missing=("learning", "bias")),
+    "worse": Situation("Worse", "poor", "Keep what is deployed", missing=("learning", "bias", "differences")),
+}
+
+
+@pytest.mark.parametrize("kind", SITUATIONS)
+def test_the_decision_comes_first_and_nothing_that_does_not_apply(open_page: Open, reports: Reports, kind: str) -> None:
+    """Without scripts, because the text and the drawings must not need them."""
+    expected = SITUATIONS[kind]
+    page = open_page(reports[kind], drawn=False, java_script_enabled=False).page
+    assert page.locator(".chart svg").count() == page.locator(".chart").count() > 0
+    assert not page.locator("#shown").is_visible()
+    verdict = page.locator("#verdict")
+    assert verdict.locator(".decision").inner_text() == expected.label
+    assert f"{expected.grade}-edge" in (verdict.get_attribute("class") or "")
+    assert verdict.locator("p").last.inner_text().startswith(f"Next step. {expected.step}")
+    box = verdict.bounding_box()
+    assert box is not None
+    assert box["y"] + box["height"] < HEIGHT
+    every = ["lifts", "learning", "policies", "differences", "trust", "bias", "reliability", "runs", "health"]
+    shown = [name for name in [*every, "settings"] if name not in expected.missing]
+    assert page.locator("section h2").evaluate_all("heads => heads.map(head => head.id)") == shown
+    facts = dict(zip(*(page.locator(f"#evaluated {tag}").all_inner_texts() for tag in ("dt", "dd")), strict=True))
+    assert "per round in the log" in facts["Reward"]
+    if kind == "winner":
+        assert facts["Events"] == "800"
+        assert facts["Dates"] == "2026-05-01 00:00:00 to 2026-05-01 13:19:00"
+        assert facts["Rounds"] == "60"
+        assert page.locator("#settings ~ p code").inner_text() == "backcast rerun result.json"
+    settings = page.locator("#settings ~ .region tbody th").all_inner_texts()
+    assert {"policy", "evaluator", "seed", "log digest", "versions"} <= set(settings)
+    decisions = page.locator("#lifts ~ .region tbody td:last-child").all_inner_texts()
+    assert decisions[0] == expected.label.lower()
+    page.close()
+
+
+def test_no_name_in_a_chart_is_crossed_by_a_line(shared: SharedPages) -> None:
+    """Names above the lines of a chart overlap neither grid lines nor marks, on wide screens and on phones."""
+    page = shared("winner").page
+    for width in (1000, 360):
+        resized(page, width)
+        for name in ("lifts-chart", "forest", "gaps", "actions"):
+            assert page.locator(f"#{name} .mark-text.role-mark text").count() >= 3
+            assert page.evaluate(CROSSED, name) == [], (name, width)
 
 
 # Every kind of section and every paper; axe looks at each text by itself, so that all pairs would take minutes.
-@pytest.mark.parametrize(("kind", "scheme"), [("comparison", "light"), ("replay", "dark"), ("single", "dark")])
+@pytest.mark.parametrize(("kind", "scheme"), [("winner", "light"), ("replay", "dark"), ("worse", "dark")])
 def test_axe_finds_nothing_serious(shared: SharedPages, kind: str, scheme: Any) -> None:
     page = shared(kind).page
     page.emulate_media(color_scheme=scheme)
@@ -105,7 +168,7 @@ def test_axe_finds_nothing_serious(shared: SharedPages, kind: str, scheme: Any) 
 class TestPointing:
     @pytest.mark.parametrize("name", ["forest", "gaps"])
     def test_tooltip_shows_the_numbers(self, shared: SharedPages, name: str) -> None:
-        page = shared("comparison").page
+        page = shared("winner").page
         row = embedded(page)["charts"][name]["layer"][-1]["data"]["values"][0]
         page.locator(f"#{name} .mark-symbol.role-mark path").first.hover()
         tooltip = page.locator("#vg-tooltip-element.visible")
@@ -115,7 +178,7 @@ class TestPointing:
 
     @pytest.mark.parametrize("name", ["curves", "accepted", "weights", "actions"])
     def test_charts_by_policy_have_tooltips(self, shared: SharedPages, name: str) -> None:
-        page = shared("comparison").page
+        page = shared("winner").page
         point = page.locator(f"#{name} .mark-symbol.role-mark path").first
         # clear of the bar that floats at the top; points of other policies may lie over this one
         point.evaluate("point => point.scrollIntoView({ block: 'center' })")
@@ -124,7 +187,7 @@ class TestPointing:
         assert "policy" in page.locator("#vg-tooltip-element").inner_text()
 
     def test_a_click_on_the_legend_shows_one_policy_alone(self, open_page: Open, reports: Reports) -> None:
-        page = open_page(reports["comparison"]).page
+        page = open_page(reports["winner"]).page
         assert page.locator("#curves .role-legend-label text").all_text_contents() == embedded(page)["names"]
         assert page.evaluate(OPACITIES, "curves") == [1, 1, 1]
         page.locator("#curves .role-legend-label text").nth(1).click()
@@ -137,7 +200,7 @@ class TestPointing:
 
 class TestKeyboard:
     def test_buttons_hide_a_policy_in_every_chart(self, shared: SharedPages) -> None:
-        page = shared("comparison").page
+        page = shared("winner").page
         first = page.locator("#shown button").first
         first.focus()
         for key, pressed, opacities in (("Space", "false", "0.15,1,1"), ("Enter", "true", "1,1,1")):
@@ -147,7 +210,7 @@ class TestKeyboard:
                 page.wait_for_function(f"({OPACITIES})('{name}').join() === '{opacities}'")
 
     def test_tab_reaches_all_that_can_be_used_and_shows_where_it_is(self, shared: SharedPages) -> None:
-        page = shared("comparison").page
+        page = shared("winner").page
         page.evaluate("document.activeElement.blur()")
         reached: set[str] = set()
         for _ in range(page.locator("a, button, summary, [tabindex='0']").count()):
@@ -165,8 +228,8 @@ class TestKeyboard:
             assert page.evaluate("document.querySelector(location.hash).getBoundingClientRect().top") < HEIGHT
 
     def test_one_policy_alone_needs_no_choice(self, shared: SharedPages) -> None:
-        assert not shared("single").page.locator("#shown").is_visible()
-        assert shared("comparison").page.locator("#shown").is_visible()
+        assert not shared("worse").page.locator("#shown").is_visible()
+        assert shared("winner").page.locator("#shown").is_visible()
 
 
 class TestHostileLabels:
@@ -212,7 +275,7 @@ class TestHostileLabels:
 
 
 def test_charts_follow_light_and_dark(shared: SharedPages) -> None:
-    page = shared("comparison").page
+    page = shared("winner").page
     ink = "getComputedStyle(document.querySelector('#curves .role-axis-label text')).fill"
     light = page.evaluate(ink)
     page.emulate_media(color_scheme="dark")

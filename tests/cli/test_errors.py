@@ -41,7 +41,7 @@ BAD = {
     "too few replicates": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --interval group-jackknife "
     "--replicates 20",
     "an order that matters": f"{EVALUATE} --policy ucb1 --evaluator clock --horizon 2 --not-exchangeable",
-    "a comparison of one": f"{COMPARE} --policy uniform",
+    "a comparison of one": f"{COMPARE} --policy uniform --baseline none",
     "a comparison without replicates": f"{COMPARE} --policy uniform --policy ucb1 --replicates none",
     "a name given twice": f"{COMPARE} --policy a=uniform --policy a=ucb1",
     "a name without a policy": f"{COMPARE} --policy a= --policy ucb1",

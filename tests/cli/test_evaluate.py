@@ -43,7 +43,7 @@ class TestEvaluate:
         for estimate in payload["estimates"].values():
             assert set(estimate) == {
                 *("value", "std_error", "interval", "diagnostics", "policy", "evaluator"),
-                *("horizon", "curve", "notes", "settings", "lift", "reliability"),
+                *("horizon", "curve", "notes", "settings", "lift", "break_even", "after_learning", "reliability"),
             }
             assert estimate["settings"]["seed"] == 3
 

@@ -291,7 +291,7 @@ class TestFaultyLogs:
         assert written()["reward"] == "clicked"
         assert written()["context"] == ["age", "phone", "city", "past_clicks"]
         text = Path("run.toml").read_text()
-        assert "revenue (an outcome by its name" in text
+        assert written()["outcomes"] == ["revenue"]
         assert "amount (it determines clicked" in text
         assert main(["check", "run.toml", "--quiet"]) == 0
 

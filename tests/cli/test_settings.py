@@ -149,7 +149,7 @@ class TestSlips:
 class TestSchema:
     def test_a_flag_for_every_key_and_a_key_for_every_flag(self, capsys: pytest.CaptureFixture[str]) -> None:
         flags = set()
-        for command in ("evaluate", "search", "plan"):
+        for command in ("evaluate", "compare", "search", "plan"):
             main([command, "--help"])
             flags |= set(capsys.readouterr().out.replace("…", "").split())
         shown = {flag for flag in flags if flag.startswith("--")}

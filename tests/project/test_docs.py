@@ -15,6 +15,8 @@ PAGES_WITH_CODE = [
     "evaluate-fixed",
     "evaluate-learning",
     "compare-policies",
+    "outcomes",
+    "segments",
     "sample-size",
     "missing-propensities",
     "custom-policies",

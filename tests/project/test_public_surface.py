@@ -38,9 +38,10 @@ PROMISED = {
         Hoeffding InfinitesimalJackknife Normal Segments Student TheoremTwo
     """,
     "results": """
-        BiasEstimate Candidate ClockTrace Comparison Difference Estimate Finding HealthReport Interval LearningCurve
-        LeftOut Plan PolicyFit PropensityDiagnostics PropensityEstimate Provenance ReadingSummary ReplaySummary
-        RerunReport Reliability RewardDistribution SavedResult SearchResult Trace Verdict
+        AfterLearning BiasEstimate BreakEven Breakdown Candidate ClockTrace Comparison Difference Estimate Finding
+        GuardrailResult HealthReport Interval LearningCurve LeftOut Plan PolicyFit PropensityDiagnostics
+        PropensityEstimate Provenance ReadingSummary Reliability ReplaySummary RerunReport RewardDistribution
+        RoundInterval SavedResult SearchResult SegmentResult Trace Verdict
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """

@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from backcast._arrays import FloatArray
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, replace_columns
+from backcast.policies import Uniform
 from backcast.propensities import mix_logs
 from backcast.propensities.mixing import balanced_probabilities
 from tests.support.logs import random_log
@@ -166,3 +167,17 @@ def test_logs_that_differ_are_rejected() -> None:
         mix_logs([log, Log([[0.0]], ["b"], [0], [1.0])], [None, None])
     with pytest.raises(LogError, match=r"log 1 has contexts of shape \(1, 2\), log 0 \(1, 1\)"):
         mix_logs([log, Log([[0.0, 1.0]], ["a"], [0], [1.0])], [None, None])
+
+
+def test_outcomes_and_segments_are_mixed_too() -> None:
+    columns = ({"ms": [1.0, 2.0]}, {"ms": [3.0, 4.0]})
+    devices = (["phone", "desk"], ["watch", "phone"])
+    logs = [
+        Log(None, [0, 1], [0, 1], [0.5, 0.5], outcomes=outcomes, segments={"device": device})
+        for outcomes, device in zip(columns, devices, strict=True)
+    ]
+    mixed = mix_logs(logs, [Uniform(), Uniform()])
+    assert mixed.outcomes["ms"].tolist() == [1.0, 2.0, 3.0, 4.0]
+    assert mixed.segments["device"].tolist() == ["phone", "desk", "watch", "phone"]
+    with pytest.raises(LogError, match="other outcomes or segment columns"):
+        mix_logs([logs[0], Log(None, [0, 1], [0, 1], [0.5, 0.5])], [Uniform(), Uniform()])

@@ -10,13 +10,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+import backcast as bc
 from backcast.comparison import Comparison
 from backcast.diagnostics import ModelDiagnostics, WeightDiagnostics
 from backcast.errors import OptionError, printable
 from backcast.estimate import POLICY_VALUE, Difference, Interval
 from backcast.report._summary import summarize
 from backcast.report.html import report_html, save_report
-from tests.support.reports import HOSTILE, Page, make_comparison, make_estimate
+from tests.support.reports import HOSTILE, Page, make_comparison, make_estimate, replay_diagnostics
 
 
 @pytest.fixture(scope="module")
@@ -126,3 +127,41 @@ class TestPage:
         page = Page(report_html({label: make_estimate(curve=None)}))
         assert summarize({label: make_estimate()}).best in page.texts["th"]
         assert page.count("script") == 3
+
+
+class TestDecision:
+    def test_the_top_says_what_was_evaluated_and_the_end_how_to_run_it_again(self, tmp_path: Path) -> None:
+        source = tmp_path / "clicks.csv"
+        rows = [f"{i % 24},{'ab'[i % 2]},{int(i % 3 == 0)},0.5,2026-05-01T{i % 24:02d}:00" for i in range(240)]
+        source.write_text("\n".join(["hour,shown,clicked,p,at", *rows]))
+        columns = {"context": "hour", "action": "shown", "reward": "clicked", "propensity": "p", "times": "at"}
+        log = bc.read_log(source, **columns, reward_range=(0, 1))
+        estimate = bc.evaluate(log, bc.Fixed([1, 0]), bc.DR())
+        page = Page(report_html(estimate, log=log, result_file="a result.json"))
+        facts = dict(zip(page.texts["dt"], page.texts["dd"], strict=False))
+        assert (facts["Log"], facts["Events"]) == ("clicks.csv", "240")
+        assert facts["Dates"] == "2026-05-01 00:00:00 to 2026-05-01 23:00:00"
+        assert facts["Reward"] == "column clicked, from 0 to 1, on average 0.3333 per round in the log"
+        assert facts["Columns"] == "context: hour; action: shown; propensity: p; times: at"
+        assert page.texts["code"] == ['backcast rerun "a result.json"']
+        settings = set(page.texts["td"])
+        assert estimate.provenance is not None
+        assert {"DR()", "read_log", str(source), "clicked", estimate.provenance.log.digest} <= settings
+        assert any(text.startswith("CrossFit(model=") for text in settings)
+        assert any(f"backcast {bc.__version__}" in text for text in settings)
+
+    def test_what_could_be_wrong_is_in_the_order_of_importance(self) -> None:
+        faults = (bc.Finding("order", "warn", 0.1, "a warning"), bc.Finding("copies", "fail", 0.5, "a fault", "drop"))
+        poor = make_estimate(0.09, diagnostics=replay_diagnostics(bias_mass=0.5))
+        page = Page(report_html({"b": poor, "a": make_estimate(0.08)}, health=bc.HealthReport("Log", faults)))
+        concerns = [text for text in page.texts["span"] if text.startswith(("The log: ", "b: ", "a: "))]
+        assert concerns == [
+            "The log: a fault",
+            "b: bias mass: acceptance probabilities were cut at 1 in many rounds.",
+            "The log: a warning",
+        ]
+
+    def test_nothing_that_does_not_apply(self) -> None:
+        fixed = make_estimate(diagnostics=WeightDiagnostics(4000, 2000.0, 1.0, 2.0), curve=None, horizon=None)
+        ids = {attributes.get("id") for tag, attributes in Page(report_html(fixed)).tags if tag == "h2"}
+        assert ids == {"policies", "trust", "reliability", "settings"}

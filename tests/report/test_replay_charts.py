@@ -11,7 +11,8 @@ import pytest
 import backcast as bc
 from backcast.replay_summary import ReplaySummary, weight_shares
 from backcast.report._summary import ResultSummary, summarize
-from backcast.report.html import action_table, check_common_log, report_html, segment_rows, weight_rows
+from backcast.report._trust_sections import acceptance_rows, action_table, weight_rows
+from backcast.report.html import check_common_log, report_html
 from backcast.report.replay_charts import LOGGED, MOST_ACTIONS, OTHERS, WEIGHT_CLASSES, action_shares, replay_charts
 
 NOTHING = np.zeros(0)
@@ -94,8 +95,8 @@ def test_a_policy_without_action_shares_is_left_out_of_the_table() -> None:
 
 
 def test_tables_hold_the_same_numbers() -> None:
-    assert segment_rows({"p": IN_ORDER}) == [["p", "50", "50 %", "1"], ["p", "100", "25 %", "0.5"]]
-    assert segment_rows({"p": CLOCK})[0] == ["p", "50", "50 %", "–"]
+    assert acceptance_rows({"p": IN_ORDER}) == [["p", "50", "50 %", "1"], ["p", "100", "25 %", "0.5"]]
+    assert acceptance_rows({"p": CLOCK})[0] == ["p", "50", "50 %", "–"]
     # (0.5 + 1.5 + 2)^2 / (0.25 + 2.25 + 4) = 2.46 of 4, so 62 of 100
     [row] = weight_rows({"p": FIXED})
     assert (row["size"], row["largest"], row["zero"]) == ("62 of 100", "2", "25 %")

@@ -75,8 +75,8 @@ class Rounds(NamedTuple):
     """Per round: the event, whether it filled the round, the reward, V_t, the exhausted mass, the variance of reading.
 
     A reading of V_t serves a span of rounds: one in round t serves those from ``first[t]`` to ``last[t]``, and there is
-    none if ``last[t]`` is 0. ``compensator[j]`` holds the compensators of all events at round ``edges[j]``. A pass ends
-    early once ``stop[0]`` is not 0.
+    none if ``last[t]`` is 0. ``compensator[j]`` and ``readings[j]`` hold the compensators and readings of all events at
+    round ``edges[j]``. A pass ends early once ``stop[0]`` is not 0.
     """
 
     order: IntArray
@@ -89,6 +89,7 @@ class Rounds(NamedTuple):
     last: IntArray
     edges: IntArray
     compensator: Any
+    readings: Any
     fill: Fill
     stop: IntArray
 
@@ -97,9 +98,9 @@ class Rounds(NamedTuple):
         """Return room for the rounds of a pass."""
         order, first, last = (np.zeros(horizon, np.int64) for _ in range(3))
         reward, value, exhausted, variance = (np.zeros(horizon) for _ in range(4))
-        filled, compensator = np.zeros(horizon, np.bool_), np.zeros((edges.size, n_events), np.float32)
-        rounds = order, filled, reward, value, exhausted, variance
-        return cls(*rounds, first, last, edges, compensator, fill, STOP_FLAG)
+        compensator, readings = (np.zeros((edges.size, n_events), np.float32) for _ in range(2))
+        rounds = order, np.zeros(horizon, np.bool_), reward, value, exhausted, variance
+        return cls(*rounds, first, last, edges, compensator, readings, fill, STOP_FLAG)
 
     def plan_readings(self, batch_size: int, longest: int, rng: np.random.Generator) -> None:
         """Plan the rounds in which V_t is read: one random update in every span of at most ``longest`` rounds.
@@ -137,6 +138,7 @@ class ClockPass:
     reading: FloatArray
     own: FloatArray
     compensator: Any
+    readings: Any
 
     @property
     def n_rounds(self) -> int:
@@ -183,6 +185,7 @@ def run_clock_pass(
         reading=meters.reading / max(n, 1),
         own=meters.own / max(n, 1),
         compensator=rounds.compensator,
+        readings=rounds.readings / np.float32(max(n, 1)),
     )
 
 
@@ -269,7 +272,7 @@ def play_rounds(
         if i + 1 < fired.size:
             times[i + 1] = tau
         use_event(k, tau, events.uniforms, meters)
-        rounds.reward[t + i] = events.rewards[k]
+        rounds.reward[t + i] = events.learned[k]
     rounds.exhausted[t:end] = exhausted_masses(times, rounds.order[:end], meters)
     _record_edges(t, end, tau, events.uniforms, meters, rounds)
     return fired, tau
@@ -290,10 +293,11 @@ def _read_value(tau: float, first: int, last: int, meters: Meters, rounds: Round
 
 @compiled
 def _record_edges(t: int, end: int, tau: float, thresholds: FloatArray, meters: Meters, rounds: Rounds) -> None:
-    """Record compensators if one of the edges is in these rounds."""
+    """Record compensators and readings if one of the edges is in these rounds."""
     for j in range(rounds.edges.size):
         if t < rounds.edges[j] <= end:
             record_compensators(tau, thresholds, meters, rounds.compensator[j])
+            rounds.readings[j, :] = meters.reading
 
 
 @compiled
@@ -332,7 +336,7 @@ def _play_filled_rounds(
                 speed, _ = exhausted_speed(before, tau, meters)
                 if draws[LATE_COIN] * (1.0 - mass) < speed / n:
                     k, is_filled = draw_donor(before, tau, draws[DONOR], meters), True
-        rounds.order[i], rounds.filled[i], rounds.reward[i] = k, is_filled, events.rewards[k]
+        rounds.order[i], rounds.filled[i], rounds.reward[i] = k, is_filled, events.learned[k]
         if is_filled:
             rounds.reward[i] = draw_fresh_reward(fill, k, draws[REWARD])
     _record_edges(t, t + most, tau, events.uniforms, meters, rounds)

@@ -60,7 +60,9 @@ class Fill(NamedTuple):
         """
         mask = np.zeros(0, dtype=np.bool_) if held_out is None else np.ascontiguousarray(held_out, dtype=np.bool_)
         draws = rng.random((horizon, 5))
-        return cls(draws, np.ascontiguousarray(means), RewardLaw.from_log(log, means), mask, extra)
+        return cls(
+            draws, np.ascontiguousarray(means), RewardLaw.from_rewards(log.columns.learned_rewards, means), mask, extra
+        )
 
 
 @inlined

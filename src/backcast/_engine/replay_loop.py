@@ -54,7 +54,11 @@ TRAJECTORY = np.dtype(
 
 
 class EventArrays(NamedTuple):
-    """Columns of a log for compiled code; ``predicted`` has one row per event, or one row for all."""
+    """Columns of a log for compiled code; ``predicted`` has one row per event, or one row for all.
+
+    Values are read from ``rewards``; policies learn from ``learned``, which is the same array unless another outcome is
+    read.
+    """
 
     actions: IntArray
     rewards: FloatArray
@@ -62,6 +66,7 @@ class EventArrays(NamedTuple):
     predicted: FloatArray
     available: BoolArray
     uniforms: FloatArray
+    learned: FloatArray
 
     @classmethod
     def from_log(cls, log: Log, predicted: FloatArray, uniforms: FloatArray) -> EventArrays:
@@ -73,6 +78,7 @@ class EventArrays(NamedTuple):
             as_kernel_array(predicted),
             mask_of(log.columns.available),
             as_kernel_array(uniforms),
+            as_kernel_array(log.columns.learned_rewards),
         )
 
 
@@ -327,7 +333,7 @@ def _replay_events(
             if n_pending >= stops.learn:
                 for i in range(n_pending):
                     j = pending.positions[i]
-                    learn(state, view, j, actions[j], rewards[j], pending.probabilities[i])
+                    learn(state, view, j, actions[j], events.learned[j], pending.probabilities[i])
                 pending.filled[0] = 0
     return stop
 
@@ -364,6 +370,7 @@ class PackedReplay(NamedTuple):
     predicted: FloatArray
     available: BoolArray
     uniforms: FloatArray
+    learned: FloatArray
     c_max: float
     adaptive: bool
     reward_low: float
@@ -401,7 +408,7 @@ def replay_scored_block(
 ) -> int:
     """Process events ``start..stop-1``, for which a Python policy returned these probabilities."""
     p = PackedReplay(*packed)
-    events = EventArrays(p.actions, p.rewards, p.propensities, p.predicted, p.available, p.uniforms)
+    events = EventArrays(p.actions, p.rewards, p.propensities, p.predicted, p.available, p.uniforms, p.learned)
     constants = ReplayConstants(p.c_max, p.adaptive, p.reward_low, p.reward_high)
     records = ReplayRecords(
         p.trajectory,

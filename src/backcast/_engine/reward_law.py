@@ -8,7 +8,6 @@ import numpy as np
 
 from backcast._arrays import FloatArray
 from backcast._kernels.jit import compiled
-from backcast.log import Log
 
 
 class RewardLaw(NamedTuple):
@@ -22,14 +21,12 @@ class RewardLaw(NamedTuple):
     residuals: FloatArray
 
     @classmethod
-    def from_log(cls, log: Log, means: FloatArray) -> RewardLaw:
-        """Return the law that the log shows around the predicted rewards of its events.
+    def from_rewards(cls, rewards: FloatArray, means: FloatArray) -> RewardLaw:
+        """Return the law that logged rewards show around their predicted means.
 
-        >>> log = Log(None, actions=[0, 1], rewards=[0, 1], propensities=[0.5, 0.5])
-        >>> RewardLaw.from_log(log, np.array([0.25, 0.5]))
+        >>> RewardLaw.from_rewards(np.array([0.0, 1.0]), np.array([0.25, 0.5]))
         RewardLaw(low=0.0, high=1.0, residuals=array([], dtype=float64))
         """
-        rewards = log.columns.rewards
         low, high = float(rewards.min()), float(rewards.max())
         if np.isin(rewards, (low, high)).all() and low < high:
             return cls(low, high, np.zeros(0))

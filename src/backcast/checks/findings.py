@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Literal, TypeAlias
 
+from backcast._display import NotebookDisplay
 from backcast._equality import ContentEquality
 from backcast._serialization import to_json
 from backcast.errors import OptionError
@@ -143,19 +144,15 @@ class HealthReport(ContentEquality):
             lines.append(str(self.policy))
         return "\n".join(lines)
 
-    def _repr_html_(self) -> str:
-        from backcast.report.notebook import health_html
+    def to_frame(self) -> Any:
+        """Return one row per finding as an Arrow table: name, verdict, figure, message, remedy."""
+        from backcast.report.frames import health_frame
 
-        return health_html(self)
-
-    def _repr_mimebundle_(self, include: Any = None, exclude: Any = None) -> dict[str, str]:
-        from backcast.report.notebook import mime_bundle
-
-        return mime_bundle(str(self), self._repr_html_(), include, exclude)
+        return health_frame(self)
 
 
 @dataclass(frozen=True)
-class ContractReport:
+class ContractReport(NotebookDisplay):
     """What was checked of an evaluator, an interval or a reward model; it exists only if every check passed.
 
     Attributes

@@ -30,8 +30,8 @@ EXIT_CODES = (
     "are JSON too."
 )
 REQUIREMENT_EXIT_CODES = (
-    "Exit codes with --require: 0 all requirements are met; 3 the log contradicts one of them; 4 the log does not show "
-    "whether one is met; 5 an estimate is not trustworthy."
+    "Exit codes with --require and --guardrail: 0 all are met, guardrails by the policy of the verdict; 3 the log "
+    "contradicts one of them; 4 the log does not show whether one is met; 5 an estimate is not trustworthy."
 )
 CHECK_EXIT_CODES = "Exit codes: 1 at least one check failed; others as for evaluate."
 NEWS_EXAMPLE = "Example, on the log that [bold]backcast demo --log news.csv[/bold] writes:"
@@ -211,7 +211,7 @@ def evaluate(settings: Settings) -> None:
     app,
     (*o.LOG, *o.PAIRED_RUN, *o.COMPARISON, *o.EXECUTION, *o.OUTPUT),
     epilog=_epilog(
-        f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS} --require better",
+        f"backcast compare {NEWS_COLUMNS} {TWO_LEARNERS} --require not-worse",
         "backcast compare run.toml",
         f"{REQUIREMENT_EXIT_CODES}\n\n{EXIT_CODES}",
     ),

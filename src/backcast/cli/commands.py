@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 import backcast as bc
 from backcast._files import check_writable
 from backcast._format import format_number
+from backcast._horizon import find_event_rate
+from backcast._horizon_proposal import propose_horizon
 from backcast.checks.log import check
 from backcast.cli.output import (
     check_output_paths,
@@ -20,11 +23,12 @@ from backcast.cli.output import (
 )
 from backcast.cli.paths import check_outputs
 from backcast.cli.progress import print_status
-from backcast.cli.requirements import check_requirement, parse_requirement, worst_exit_code
+from backcast.cli.requirements import check_requirement, guardrail_gates, parse_requirement, worst_exit_code
 from backcast.cli.rerun import with_factories
 from backcast.cli.run import (
     RunOptions,
     describe_log,
+    make_horizon,
     make_policies,
     open_log,
     read_run_options,
@@ -34,7 +38,10 @@ from backcast.cli.run import (
 from backcast.cli.settings import Settings
 from backcast.demo_data import FEATURES, news_log, write_news
 from backcast.errors import BackcastError, OptionError, SourceError, StopEvaluation, printable
+from backcast.io.stream import LogStream
+from backcast.log import Log
 from backcast.planning import Plan, PlanAssumptions, plan
+from backcast.policies.base import batch_size_of, is_learning
 from backcast.report._summary import summarize
 from backcast.report.charts import values_chart
 from backcast.report.html import save_report
@@ -60,8 +67,9 @@ def run_policies(settings: Settings, *, paired: bool) -> int:
     missing = [name for name in options.policies if name not in estimates]
     result = with_factories(result, options)
     gates = [] if missing else [check_requirement(requirement, result) for requirement in requirements]
+    guarded = guardrail_gates(result) if paired and not missing else []
     partial = deliver(result, describe_log(log, settings.get("log")), settings, missing, gates)
-    return INTERRUPTED if partial else worst_exit_code(gates)
+    return INTERRUPTED if partial else worst_exit_code([*gates, *guarded])
 
 
 def run_check(settings: Settings, policy: str | None) -> bool:
@@ -82,17 +90,25 @@ def run_plan(settings: Settings, charts: Mapping[str, str | None]) -> None:
     _check_chart_paths(charts, settings.get("log"), settings.run_file)
     settings.require("difference", "the difference to detect")
     differences = [float(difference) for difference in settings.get_list("difference")]
+    proposed: tuple[str, ...] = ()
     if settings.get("log") is not None:
         options = read_run_options(settings, paired=True)
-        source: Any = run_comparison(open_log(settings), options, quiet=settings.silent)
+        log = open_log(settings)
+        source: Any = run_comparison(log, options, quiet=settings.silent)
+        proposed = _propose_for(log, list(options.policies.values()))
     elif settings.get("reward_sd") is None or settings.get("weight") is None:
         raise OptionError(
             "there is neither a pilot log nor an assumption; name a log with two policies, or give --reward-sd and "
             "--weight"
         )
     else:
-        source = PlanAssumptions(**{key: settings.get(key) for key in ASSUMPTIONS if settings.get(key) is not None})
+        assumed = {key: settings.get(key) for key in ASSUMPTIONS if settings.get(key) is not None}
+        horizon = make_horizon(settings.get("horizon"))
+        if isinstance(horizon, str):
+            raise OptionError(f"horizon is {horizon!r}; there is no log with times, so give the number of rounds")
+        source = PlanAssumptions(**{**assumed, **({} if horizon is None else {"horizon": horizon})})
     result = plan(source, differences, power=settings.get("power", 0.8), level=settings.get("level", 0.95))
+    result = replace(result, notes=(*result.notes, *proposed))
     if settings.json:
         print_json(result.to_dict())
     else:
@@ -102,6 +118,17 @@ def run_plan(settings: Settings, charts: Mapping[str, str | None]) -> None:
             saved = save_chart(result.plot(), path, kind)
             if not settings.silent:
                 print_status(f"The chart is in {saved}")
+
+
+def _propose_for(log: Log | LogStream, policies: Sequence[Any]) -> tuple[str, ...]:
+    """Return why a horizon suits a pilot log in memory, in sentences; none for fixed policies."""
+    if not isinstance(log, Log) or not any(map(is_learning, policies)):
+        return ()
+    rate = None if log.times is None else find_event_rate(log)
+    updates = min(batch_size_of(policy) for policy in policies if is_learning(policy))
+    proposal = propose_horizon(len(log), log.propensities, log.n_actions, log.n_features, batch_size=updates, rate=rate)
+    rounds = () if proposal.rounds is None else (f"A horizon for this log is {proposal.rounds:,} rounds.",)
+    return (*rounds, *proposal.reasons)
 
 
 def _check_chart_paths(charts: Mapping[str, str | None], *inputs: str | None) -> None:
@@ -139,7 +166,7 @@ def redraw_report(result: str, report: str, charts: Mapping[str, str | None], *,
     saved = load_result(result)
     try:
         summary = summarize(saved.result)
-        written = {"report": save_report(summary, report, about=saved.about, health=saved.health)}
+        written = {"report": save_report(summary, report, about=saved.about, health=saved.health, result_file=result)}
         for kind, path in charts.items():
             if path is not None:
                 written[kind] = save_chart(values_chart(summary), path, kind)

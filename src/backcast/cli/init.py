@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import os
 import re
 from collections.abc import Mapping, Sequence
@@ -17,19 +16,20 @@ import numpy as np
 
 from backcast._files import atomic_write, check_writable
 from backcast._format import format_number
+from backcast._horizon import EventRate, seconds_between
+from backcast._horizon_proposal import propose_horizon
 from backcast._serialization import to_json
+from backcast._time_order import to_time_column
 from backcast.checks._rewards import find_predictors
 from backcast.cli.output import open_console, print_json, print_line
 from backcast.cli.paths import check_outputs
 from backcast.cli.run import VW_FORMATS
-from backcast.errors import OptionError, SourceError, printable
+from backcast.errors import LogError, OptionError, SourceError, printable
 from backcast.io._column_guesses import ROWS, Guess, Guesses, Sample, guess_columns, take_sample
 from backcast.io._vw_files import looks_like_vw
 from backcast.io.vw import sample_vw
 from backcast.report.text import FOLD, make_table
 
-SHORTEST_HORIZON, LONGEST_HORIZON = 10, 1000
-SPARE_EVENTS = 4  # events with a rare action in the log, per event with it that a run needs
 PATTERN_COLUMNS = 4  # columns with a common prefix from which they are written as a pattern
 
 
@@ -39,7 +39,7 @@ class Draft:
 
     ``reward_seen`` are the smallest and largest reward of the sample; ``reward_range`` are known bounds, if the values
     show them (0 and 1, or -1 and 1). ``events`` may be an estimate; None if it is unknown. ``reading`` are options that
-    the run file needs to read the log: format, delimiter and encoding.
+    the run file needs to read the log: format, delimiter and encoding. ``horizon_reasons`` explain the horizon.
     """
 
     format: str
@@ -53,6 +53,7 @@ class Draft:
     horizon: int | None = None
     labels: tuple[str, ...] = ()
     reading: dict[str, str] = field(default_factory=dict)
+    horizon_reasons: tuple[str, ...] = ()
 
     @property
     def title(self) -> str:
@@ -104,6 +105,13 @@ def draft_log(
     propensities = propensities[(propensities > 0) & (propensities <= 1)]
     seen, known = _reward_bounds(rewards)
     _leave_out_outcomes(guesses, sample)
+    proposal = propose_horizon(
+        ROWS if sample.total is None else sample.total,
+        propensities,
+        guesses.n_actions,
+        len(guesses.roles["context"].columns) if "context" in guesses.roles else 0,
+        rate=_find_sample_rate(sample, guesses.column("times")),
+    )
     return Draft(
         sample.format,
         sample.total,
@@ -113,10 +121,23 @@ def draft_log(
         tuple(guesses.doubts),
         seen,
         known,
-        _feasible_horizon(sample.total, propensities, guesses.n_actions),
+        proposal.rounds,
         _action_labels(sample, guesses),
         {name: value for name, value in given.items() if value is not None},
+        proposal.reasons,
     )
+
+
+def _find_sample_rate(sample: Sample, name: str | None) -> EventRate | None:
+    """Return how many events the sample has in how many seconds; None if its times do not show it."""
+    if name is None:
+        return None
+    try:
+        times = to_time_column(sample.values(name))
+        seconds = 0.0 if times is None else seconds_between(times.min(), times.max())
+    except (LogError, OptionError, TypeError):
+        return None
+    return EventRate(sample.rows, seconds) if seconds > 0 else None
 
 
 def _leave_out_outcomes(guesses: Guesses, sample: Sample) -> None:
@@ -140,10 +161,17 @@ def _draft_vw_log(log: str, file_format: str | None) -> Draft:
         raise SourceError(f"{log}: its first lines contain no decision with action, cost and probability")
     seen, known = _reward_bounds(-np.array([event.cost for event in events]) + 0.0)
     n_actions = max((event.n_actions for event in events), default=0)
-    horizon = _feasible_horizon(len(events), np.array([event.probability for event in events]), n_actions)
-    total = len(events) if len(events) < ROWS else None
+    # the number of features is not known before all lines are read
+    proposal = propose_horizon(len(events), np.array([event.probability for event in events]), n_actions, 1)
     return Draft(
-        kind, total, n_actions, reward_seen=seen, reward_range=known, horizon=horizon, reading={"format": kind}
+        kind,
+        len(events) if len(events) < ROWS else None,
+        n_actions,
+        reward_seen=seen,
+        reward_range=known,
+        horizon=proposal.rounds,
+        reading={"format": kind},
+        horizon_reasons=proposal.reasons,
     )
 
 
@@ -154,23 +182,6 @@ def _reward_bounds(rewards: Any) -> tuple[tuple[float, float] | None, tuple[floa
     values = set(np.unique(rewards).tolist())
     known = next((bounds for bounds in ((0.0, 1.0), (-1.0, 0.0), (-1.0, 1.0)) if values <= set(bounds)), None)
     return (float(rewards.min()), float(rewards.max())), known
-
-
-def _feasible_horizon(events: int | None, propensities: Any, n_actions: int) -> int | None:
-    """Return rounds that can be simulated even for a policy that prefers rare actions; None if there are too few."""
-    rare = float(np.quantile(propensities, 0.05)) if propensities.size else 1 / max(n_actions, 1)
-    rounds = (ROWS if events is None else events) * rare / SPARE_EVENTS
-    return None if rounds < SHORTEST_HORIZON else min(LONGEST_HORIZON, round_down(rounds))
-
-
-def round_down(value: float) -> int:
-    """Return the largest of 1, 2, 5, 10, 20, 50, ... that does not exceed the value.
-
-    >>> round_down(160), round_down(49), round_down(10)
-    (100, 20, 10)
-    """
-    unit = 10 ** math.floor(math.log10(value))
-    return int(next(step * unit for step in (5, 2, 1) if step * unit <= value))
 
 
 def _action_labels(sample: Sample, guesses: Guesses) -> tuple[str, ...]:
@@ -242,4 +253,6 @@ def _print_draft(draft: Draft, out: str) -> None:
         console.print(table)
     for doubt in draft.doubts:
         print_line(console, f"Unsure: {doubt}.")
+    if draft.horizon is not None:
+        print_line(console, f"Horizon: {draft.horizon:,} rounds. {' '.join(draft.horizon_reasons)}")
     print_line(console, f"{out} is written. Check it, then run: backcast check {out}; backcast compare {out}")

@@ -62,6 +62,14 @@ CATEGORIES = Kind(
     "true, false, or a table of columns and lists of their values",
     lambda value: isinstance(value, bool) or (isinstance(value, dict) and all(map(TEXTS.accepts, value.values()))),
 )
+COLUMN_TABLE = Kind(
+    list[str],
+    "a table of names and columns, or a list of columns",
+    lambda value: (
+        TEXTS.accepts(value) or (isinstance(value, dict) and all(isinstance(column, str) for column in value.values()))
+    ),
+    "[NAME=]COLUMN",
+)
 TABLE = Kind(list[str], "a table of names and policies", _is_table)
 GRID = Kind(
     list[str],
@@ -142,6 +150,19 @@ LOG = _panel(
         "logging_probabilities",
         COLUMNS,
         "Columns of the logger's probabilities of all actions: one per action, or one column of lists.",
+    ),
+    Option(
+        "outcomes",
+        COLUMN_TABLE,
+        "Column of a further outcome to read off the same histories, such as latency=ms; never a context feature. May "
+        "be given several times.",
+        flags="--outcome",
+    ),
+    Option(
+        "segments",
+        COLUMNS,
+        "Column to break the results of compare down by. May be given several times.",
+        flags="--segment",
     ),
     Option("times", COLUMN, "Column of the time of each event; the log is evaluated in this order."),
     Option(
@@ -249,7 +270,13 @@ RUN = _panel(
         metavar="INTERVAL",
         names=INTERVALS,
     ),
-    Option("horizon", COUNT, "Rounds that the policy runs for; one pass over the log if not given.", metavar="T"),
+    Option(
+        "horizon",
+        TEXT_OR_COUNT,
+        "Rounds that the policy runs for, or a span of time if the log has times (12h, 1d, 2w: as many rounds as it "
+        "has events in that time); one pass over the log if not given.",
+        metavar="T",
+    ),
     Option("level", NUMBER, "Level of the intervals.", "0.95", metavar="SHARE"),
     Option("seed", COUNT, "Seed of all random numbers; the same seed gives the same result.", "0", minimum=0),
     Option(
@@ -279,6 +306,14 @@ COMPARISON = _panel(
         'the baseline; or a comparison such as "linucb > logged + 0.01" or "linucb > logged - 2 %". May be given '
         "several times.",
         metavar="REQUIREMENT",
+    ),
+    Option(
+        "guardrails",
+        TEXTS,
+        'Bound on a further outcome that a better policy must be shown to keep, such as "latency < logged + 5", '
+        '"clicks >= logged - 2 %" or "complaints < 0.01"; also for the exit code. May be given several times.',
+        flags="--guardrail",
+        metavar="GUARDRAIL",
     ),
 )
 EXECUTION = _panel(

@@ -20,9 +20,19 @@ from backcast.cli.requirements import GateResult
 from backcast.cli.settings import Settings
 from backcast.cli.streams import FilesNotWritten
 from backcast.errors import BackcastError, OptionError, ResourceError, printable
-from backcast.report._summary import ResultSummary, collect_notes, summarize, verdict
+from backcast.report._summary import ResultSummary, collect_notes, learning_rows, summarize, verdict
 from backcast.report.html import check_common_log, collect_replays, save_report
-from backcast.report.text import FOLD, NO_WRAP, NUMBER, differences_table, estimates_table, make_table
+from backcast.report.text import (
+    FOLD,
+    NO_WRAP,
+    NUMBER,
+    differences_table,
+    estimates_table,
+    learning_table,
+    lifts_table,
+    make_table,
+    outcome_tables,
+)
 from backcast.results import Result, result_document, save_result
 
 if TYPE_CHECKING:
@@ -107,8 +117,14 @@ def _print_summary(summary: ResultSummary, about: dict[str, Any], *, partial: bo
     title = f"{events} events, {about['actions']} actions; average reward in the log: {reward} per round"
     print_line(console, f"PARTIAL RESULT. {title}" if partial else title)
     console.print(estimates_table(summary))
+    if summary.lifts:
+        console.print(lifts_table(summary))
     if summary.differences:
         console.print(differences_table(summary))
+    if learning_rows(summary):
+        console.print(learning_table(summary))
+    for table in outcome_tables(summary):
+        console.print(table)
     if not quiet:
         for paragraph in (verdict(summary), *(f"Note: {note}" for note in collect_notes(summary))):
             print_line(console, paragraph)
@@ -126,7 +142,7 @@ def _write_files(
     if save_json is not None:
         writers["result"] = lambda: _save_result(result, save_json, about=about, partial=partial, health=health)
     if report is not None:
-        writers["report"] = lambda: save_report(summary, report, about=about, health=health)
+        writers["report"] = lambda: save_report(summary, report, about=about, health=health, result_file=save_json)
     problems: list[BackcastError] = []
     for what, write in writers.items():
         try:

@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import Literal, TypeAlias
 
 from backcast.comparison import Comparison
 from backcast.errors import OptionError
 from backcast.estimate import LOGGED
-
-Outcome: TypeAlias = Literal["met", "contradicted", "unclear", "not trustworthy"]
+from backcast.guardrails import OPERATORS, GateOutcome, judge_side, parse_margin, take_name
 
 # exit codes of a requirement that is not met; of several, the first of these decides
-EXIT_CODES: dict[Outcome, int] = {"not trustworthy": 5, "contradicted": 3, "unclear": 4, "met": 0}
+EXIT_CODES: dict[str, int] = {"not trustworthy": 5, "contradicted": 3, "unclear": 4, "met": 0}
 WORDS = ("better", "not-worse")
-OPERATORS = (">=", "<=", ">", "<")
-MARGIN = re.compile(r"\s*([+-])\s*(\d+(?:\.\d*)?|\.\d+)(?:[eE]([+-]?\d+))?\s*(%?)\s*")
 
 
 @dataclass(frozen=True)
@@ -45,7 +40,7 @@ class GateResult:
     """What the log says about a requirement, in a word and in a sentence."""
 
     requirement: str
-    outcome: Outcome
+    outcome: str
     reason: str
 
 
@@ -62,22 +57,20 @@ def parse_requirement(text: str, names: Iterable[str]) -> Requirement:
     second, rest = _take_name(rest.lstrip()[len(operator) :].lstrip(), known, text)
     if not rest.strip():
         return Requirement(words, first, operator, second)
-    margin = MARGIN.fullmatch(rest)
+    margin = parse_margin(rest)
     if margin is None:
         raise _syntax_error(text, known, f"after {second!r} comes nothing, or a margin such as + 0.01 or - 5 %")
-    sign, digits, exponent, percent = margin.groups()
-    size = float(f"{sign}{digits}e{exponent or 0}") / (100 if percent else 1)
-    if not math.isfinite(size):
+    if not math.isfinite(margin[0]):
         raise _syntax_error(text, known, "the margin is not a finite number")
-    return Requirement(words, first, operator, second, size, bool(percent))
+    return Requirement(words, first, operator, second, *margin)
 
 
 def _take_name(text: str, known: list[str], whole: str) -> tuple[str, str]:
     """Return the longest known name that the text starts with, and the rest."""
-    for name in known:
-        if text.startswith(name):
-            return name, text[len(name) :]
-    raise _syntax_error(whole, known, f"{text[:40]!r} starts with none of the names")
+    name = take_name(text, known)
+    if name is None:
+        raise _syntax_error(whole, known, f"{text[:40]!r} starts with none of the names")
+    return name, text[len(name) :]
 
 
 def _syntax_error(text: str, known: list[str], problem: str) -> OptionError:
@@ -96,26 +89,32 @@ def check_requirement(requirement: Requirement, comparison: Comparison) -> GateR
     """
     if not requirement.operator:
         verdict = comparison.verdict
-        outcomes: dict[str, Outcome] = {"better": "met", "worse": "contradicted", "unclear": "unclear"}
+        outcomes: dict[str, GateOutcome] = {"better": "met", "worse": "contradicted", "unclear": "unclear"}
         outcome = outcomes.get(verdict.decision, "not trustworthy")
         if requirement.text == "not-worse" and outcome == "unclear":
             outcome = "met"
         return GateResult(requirement.text, outcome, verdict.sentence)
     low, high = _difference_ends(requirement, comparison)
-    first, second, margin = requirement.first, requirement.second, requirement.margin
+    first, second = requirement.first, requirement.second
     sides = {comparison.baseline_name: comparison.baseline, **comparison.estimates}
     poor = [name for name in (first, second) if (side := sides[name]) and not side.reliability.is_trustworthy]
     if poor:
         return GateResult(requirement.text, "not trustworthy", f"The estimate of {' and of '.join(poor)} is poor.")
     ends = [f"{100 * end:+.3g} %" if requirement.is_share else f"{end:+.4g}" for end in (low, high)]
     reason = f"{first} minus {second} lies between {ends[0]} and {ends[1]}."
-    if requirement.operator.startswith("<"):
-        low, high, margin = -high, -low, -margin
-    includes_end = requirement.operator.endswith("=")
-    if low > margin or (includes_end and low == margin):
-        return GateResult(requirement.text, "met", reason)
-    is_contradicted = high < margin or (not includes_end and high == margin)
-    return GateResult(requirement.text, "contradicted" if is_contradicted else "unclear", reason)
+    return GateResult(requirement.text, judge_side(low, high, requirement.operator, requirement.margin), reason)
+
+
+def guardrail_gates(comparison: Comparison) -> list[GateResult]:
+    """Return what the log says about each guardrail for the policy of the verdict."""
+    if not comparison.guardrails:
+        return []
+    policy = comparison.verdict.policy
+    return [
+        GateResult(f"{each.policy}: {each.guardrail}", each.outcome, each.reason)
+        for each in comparison.guardrails
+        if each.policy == policy
+    ]
 
 
 def _difference_ends(requirement: Requirement, comparison: Comparison) -> tuple[float, float]:

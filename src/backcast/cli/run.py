@@ -34,7 +34,7 @@ VW_FORMATS = ("vw", "dsjson", "cb", "adf")
 VW_OPTIONS = ("n_actions", "hash_size", "reward_range")
 TABLE_OPTIONS = (
     *(*VW_OPTIONS, "action_labels", "times", "available", "logging_probabilities"),
-    *("one_hot", "where", "delimiter", "encoding"),
+    *("one_hot", "where", "delimiter", "encoding", "segments"),
 )
 MEMORY_SHARE = 0.9  # of the free memory that an evaluation may fill: other programs need some as well
 NO_STREAM_REMEDY = "leave out --no-stream to read it in parts"
@@ -171,7 +171,7 @@ def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:
         evaluator = build(evaluator, EVALUATORS, settings.folder)
     engine = Engine(settings.get("engine", "local"), settings.get("scheduler"))
     keywords = {
-        "horizon": settings.get("horizon"),
+        "horizon": make_horizon(settings.get("horizon")),
         "level": settings.get("level", 0.95),
         "seed": settings.get("seed", 0),
         # all of a cluster, but one core of this machine, which others may use as well
@@ -189,6 +189,7 @@ def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:
     if paired:
         baseline = settings.get("baseline", LOGGED)
         keywords["baseline"] = None if baseline == "none" and "none" not in policies else baseline
+        keywords["guardrails"] = settings.get_list("guardrails")
         if keywords["baseline"] is None and len(policies) < 2:
             raise OptionError(
                 "one policy is given; a comparison without a baseline needs two: --policy a=linucb --policy b=uniform"
@@ -223,6 +224,15 @@ def _split_name(text: str) -> tuple[str, str]:
     # an equals sign after a colon belongs to an option of the policy
     named = re.fullmatch(r"\s*([^:=]*[^:=\s])\s*=(.*)", text)
     return (named[1], named[2]) if named else (text, text)
+
+
+def make_horizon(given: str | int | None) -> int | str | None:
+    """Return a number of rounds as a number, and a span of time as text.
+
+    >>> make_horizon("60"), make_horizon("1d"), make_horizon(None)
+    (60, '1d', None)
+    """
+    return int(given) if isinstance(given, str) and given.isdecimal() else given
 
 
 def make_replicates(given: str | int | None, default: str) -> int | str | None:
@@ -352,7 +362,7 @@ def _is_vw_log(settings: Settings, path: str) -> bool:
     file_format = settings.get("format")
     if not (file_format in VW_FORMATS or (file_format is None and looks_like_vw(path))):
         return False
-    for key in ("context", "action", "reward", "propensity"):
+    for key in ("context", "action", "reward", "propensity", "outcomes", "segments"):
         if settings.get(key) is not None:
             raise OptionError(f"{key} is given, but logs of Vowpal Wabbit have no columns; leave it out")
     return True
@@ -367,8 +377,23 @@ def _column_arguments(settings: Settings) -> dict[str, Any]:
         "propensity": _propensity_argument(settings),
         "format": settings.get("format"),
         "fill": _fill_argument(settings.get("fill")),
+        **_outcomes_argument(settings.get("outcomes")),
         **_select_arguments(settings, *TABLE_OPTIONS),
     }
+
+
+def _outcomes_argument(given: Any) -> dict[str, Any]:
+    """Return the columns of further outcomes by name.
+
+    >>> _outcomes_argument(["latency=ms", "clicks"]), _outcomes_argument(None)
+    ({'outcomes': {'latency': 'ms', 'clicks': 'clicks'}}, {})
+    """
+    if given is None:
+        return {}
+    if isinstance(given, Mapping):
+        return {"outcomes": dict(given)}
+    pairs = [entry.partition("=") for entry in ([given] if isinstance(given, str) else given)]
+    return {"outcomes": {name.strip(): (column or name).strip() for name, _, column in pairs}}
 
 
 def _fill_argument(given: Any) -> Any:

@@ -15,13 +15,16 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import FloatArray
+from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import Execution, run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import OutcomeReading, Reading
 from backcast._request import EvaluationRequest, Evaluator, SeedKey, partial_note, seed_sequence
+from backcast.break_even import GainCurve, find_break_even
 from backcast.diagnostics import PartsDiagnostics, pool_diagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import (
+    LOGGED,
     POLICY_VALUE,
     Estimate,
     Interval,
@@ -31,13 +34,15 @@ from backcast.estimate import (
     block_edges,
     mean_curve,
 )
+from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs
-from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_readings
+from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
+from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies.base import Policy
+from backcast.policies.base import Policy, is_learning
 from backcast.policies.compiled import CompiledPolicy
 from backcast.reward_models.cross_fitting import as_out_of_sample, predict_out_of_sample
 
@@ -54,7 +59,7 @@ HORIZONS_NOTE = (
 class PartResult(NamedTuple):
     """One policy on one part of a stream: the value of each pass, mean curve and certificate, fewest rounds.
 
-    ``reward`` is the mean of the logged rewards of the part.
+    ``reward`` is the mean of the logged rewards of the part, ``end_value`` the mean of V_t in the last round.
     """
 
     values: FloatArray
@@ -62,11 +67,12 @@ class PartResult(NamedTuple):
     certificate: float
     rounds: int
     reward: float
+    end_value: float = math.nan
 
 
 @dataclass(frozen=True)
 class PartResults:
-    """Results by part and policy.
+    """Results by part and policy: those that were run in passes, then the fixed policies of the comparison.
 
     Means are over all parts that were planned, and over all passes of each: a part that falls short of the horizon ends
     the call (see ``run_parts``). If the run is stopped, the first parts in order are used, whatever their results.
@@ -98,6 +104,16 @@ class PartResults:
     def _precision(self, passes: Sequence[FloatArray]) -> Precision:
         return Precision(*split_variance(passes), len(passes) - 1, f"paired {self.method}")
 
+    def gains(self, policy: int, baseline: Baseline, level: float) -> GainCurve:
+        """Return what one policy earns more than a baseline, round by round."""
+        curves = np.array([row[policy].curve for row in self.parts])
+        baselines, added = np.full(len(curves), baseline.value), baseline.std_error**2
+        if baseline.is_log:
+            baselines, added = np.array([row[policy].reward for row in self.parts]), 0.0
+        elif baseline.place is not None:
+            baselines, added = self.part_values()[:, baseline.place], 0.0
+        return independent_gains(curves, block_edges(self.horizon), baselines, added, level)
+
     def to_estimate(self, policy: int, request: EvaluationRequest, evaluator: str) -> Estimate:
         """Return the estimate of one policy."""
         results = [row[policy] for row in self.parts]
@@ -113,7 +129,13 @@ class PartResults:
             sampling_error=math.sqrt(sampling),
             monte_carlo_error=math.sqrt(noise),
         )
-        curves = np.array([result.curve for result in results])
+        curves, edges, level = np.array([result.curve for result in results]), block_edges(self.horizon), request.level
+        break_even = after_learning = None
+        if request.pairs_with_log and is_learning(request.policy):
+            logged = Baseline(math.nan, math.nan, is_log=True)
+            break_even = find_break_even(self.gains(policy, logged, level), level, LOGGED)
+            ends = np.array([result.end_value for result in results])
+            after_learning = independent_after_learning(curves, edges, ends, level, self.method)
         return Estimate(
             value=float(values.mean()),
             std_error=error,
@@ -121,11 +143,13 @@ class PartResults:
             diagnostics=diagnostics,
             policy=request.policy_name,
             evaluator=evaluator,
-            curve=mean_curve(block_edges(self.horizon)[1:], curves, request.level),
+            curve=mean_curve(edges[1:], curves, level),
             horizon=self.horizon,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "parts": len(results)},
             group_values=values,
+            break_even=break_even,
+            after_learning=after_learning,
             _lift_precision=self.lift_precision(policy) if request.pairs_with_log else None,
         )
 
@@ -170,11 +194,13 @@ class _PartJobs(NamedTuple):
     stream: LogStream
     passes: Sequence[OnePass]
     policies: Sequence[Any]
+    fixed_policies: Sequence[Any]
     reward_model: Any
     horizon: int
     n_passes: int
     seed: int
     prepare: Callable[[PassInputs, Any, int], PassInputs] | None
+    readings: tuple[Reading, ...]
 
 
 def run_parts(
@@ -214,7 +240,16 @@ def run_parts(
             passes = [choose_pass(policy, first_inputs, request.seed) for policy in policies]
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
     shared_by_parts = _PartJobs(
-        stream, passes, policies, request.reward_model, horizon, n_passes, request.seed, prepare
+        stream=stream,
+        passes=passes,
+        policies=policies,
+        fixed_policies=request.fixed_policies,
+        reward_model=request.reward_model,
+        horizon=horizon,
+        n_passes=n_passes,
+        seed=request.seed,
+        prepare=prepare,
+        readings=request.readings,
     )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
     # compiled policies release the interpreter lock, others need processes
@@ -276,13 +311,45 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
     if jobs.prepare is not None:
         inputs = jobs.prepare(inputs, jobs.reward_model, jobs.seed)
+    variants = [inputs, *(_read_part(reading, log, inputs, jobs, number) for reading in jobs.readings)]
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
-    reward = float(log.columns.rewards.mean())
-    return [
-        _summarize([one_pass(policy, inputs, None, seed) for seed in seeds], reward)
-        for one_pass, policy in zip(jobs.passes, jobs.policies, strict=True)
+    n_policies = len(jobs.policies)
+    passes = [
+        run_readings(jobs.passes, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
     ]
+    results = []
+    for i, read in enumerate(variants):
+        reward = float(read.log.columns.rewards.mean())
+        columns = range(i * n_policies, (i + 1) * n_policies)
+        results += [_summarize([row[column] for row in passes], reward) for column in columns]
+        for policy in jobs.fixed_policies:
+            values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
+            results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
+    return results
+
+
+def _read_part(reading: Reading, log: Log, inputs: PassInputs, jobs: _PartJobs, number: int) -> PassInputs:
+    """Return the events of a part with what is read in place of the reward."""
+    if not isinstance(reading, OutcomeReading):
+        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon, inputs.fresh_means)
+    read = reading.apply(log)
+    rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
+    model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
+    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon, inputs.fresh_means)
+
+
+def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
+    """Return the doubly robust value of a fixed policy on one part, with the predictions that passes use."""
+    log, predicted = inputs.log, inputs.predicted
+
+    def predict(block: Log, positions: IntArray) -> FloatArray:
+        return np.repeat(predicted, len(block), axis=0) if len(predicted) == 1 else predicted[positions]
+
+    part = PredictedPart(log, predict=predict)
+    request = EvaluationRequest(log, policy, seed=seed)
+    events = WeightedLog(request, weight_doubly_robust, uses_model=True, parts=lambda: iter([[part]]))
+    return sum(float((block.base + block.ratio * block.residual).sum()) for block in events.blocks()) / len(log)
 
 
 def _summarize(passes: list[PassResult], reward: float) -> PartResult:
@@ -291,7 +358,9 @@ def _summarize(passes: list[PassResult], reward: float) -> PartResult:
     if np.isnan(values).any():
         return PartResult(values, np.zeros(0), math.inf, rounds, reward)
     curve = np.mean([result.curve for result in passes], axis=0)
-    return PartResult(values, curve, float(np.mean([result.certificate for result in passes])), rounds, reward)
+    certificate = float(np.mean([result.certificate for result in passes]))
+    end = float(np.mean([result.end_value for result in passes]))
+    return PartResult(values, curve, certificate, rounds, reward, end)
 
 
 def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments: Segments) -> Estimate:
@@ -319,12 +388,13 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
     if len(results) < 2:
         raise StopEvaluation
     notes = (partial_note(f"{len(results)} of {segments.count} segments"),) if finished.stopped else ()
-    lift = None
+    combined = _combine([Estimate.from_dict(result) for result in results], request, notes)
     if request.pairs_with_log and isinstance(log, Log):
         means = [log.columns.rewards[start:stop].mean() for start, stop in pairwise(edges[: len(results) + 1].tolist())]
         values = np.array([float(result["value"]) for result in results]) - means
         lift = Precision(float(values.var(ddof=1)) / values.size, 0.0, values.size - 1, "paired by segment")
-    combined = _combine([Estimate.from_dict(result) for result in results], request, notes, lift)
+        learning = _learning_over_segments(results, np.array(means), request)
+        combined = replace(combined, _lift_precision=lift, **learning)
     if isinstance(log, LogStream):
         return combined
     without_log = segment_request.without_log()
@@ -333,6 +403,25 @@ def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments
         return evaluator.estimate(replace(without_log, log=log)).progressive_policy(log)
 
     return replace(combined, _progressive=LogComputation(progressive_policy, log))
+
+
+def _learning_over_segments(
+    results: Sequence[dict[str, Any]], baselines: FloatArray, request: EvaluationRequest
+) -> dict[str, Any]:
+    """Return break-even rounds and values after learning, where all segments have curves over the same rounds."""
+    curves = [result["curve"] for result in results]
+    if request.horizon is None or not is_learning(request.policy) or not all(curves):
+        return {}
+    if any(curve["rounds"] != curves[0]["rounds"] for curve in curves):
+        return {}
+    values, edges = np.array([curve["value"] for curve in curves]), np.array([0, *curves[0]["rounds"]])
+    gains = independent_gains(values, edges, baselines, 0.0, request.level)
+    return {
+        "break_even": find_break_even(gains, request.level, LOGGED),
+        "after_learning": independent_after_learning(
+            values, edges, None, request.level, f"{len(results)} disjoint segments"
+        ),
+    }
 
 
 def _estimate_segment(
@@ -346,9 +435,7 @@ def _estimate_segment(
         raise HorizonNotReached(f"segment {number} of {n_segments}: {error}; or use fewer segments") from None
 
 
-def _combine(
-    estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...], lift: Precision | None
-) -> Estimate:
+def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
@@ -371,5 +458,4 @@ def _combine(
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,
-        _lift_precision=lift,
     )

@@ -21,6 +21,7 @@ from backcast.estimate import block_edges, block_means
 FEWEST_PASSES = 8  # passes from which a standard error is given
 MOST_BINS = 12  # bins of rounds in which acceptances are related to what follows
 BIN_POWER = 1.5  # edges T (j/J)^1.5: early acceptances influence more of what follows
+FINE_BLOCKS = 120  # blocks of rounds among which a break-even round is looked for
 RECORD_BYTES = 256 << 20  # memory for the compensators of MOST_PASSES passes
 MOST_PASSES = 128
 LARGEST_READING_EXHAUSTION = 0.02  # exhausted mass per round above which weights of readings are too large to be used
@@ -38,9 +39,10 @@ class PassResult(NamedTuple):
     ``rows`` are the events that were used, empty for all; ``event_values`` the values of these events averaged over
     rounds, ``accepted`` the event of each round. What follows is for standard errors: the variance of reading
     each point of the curve, the influence of each event by being read, its influence on its own reading,
-    compensators of acceptance at the ``edges`` of bins of rounds, and values by bin. All are empty if not known.
-    ``filled`` are the rounds whose event was drawn again, with a fresh reward, because none was left; with
-    ``reads_held_out`` values were read on events that were held out from the history.
+    compensators of acceptance at the ``edges`` of bins of rounds, and values by bin; for those of parts of the curve,
+    ``readings`` up to these edges, the curve on the finer blocks of :func:`fine_edges`, and V_t in the last round. All
+    are empty if not known. ``filled`` are the rounds whose event was drawn again, with a fresh reward, because none was
+    left; with ``reads_held_out`` values were read on events that were held out from the history.
     """
 
     value: float
@@ -56,6 +58,9 @@ class PassResult(NamedTuple):
     edges: IntArray = NO_EVENTS
     compensator: FloatArray = NO_VALUES
     bins: FloatArray = NO_VALUES
+    readings: FloatArray = NO_VALUES
+    fine_curve: FloatArray = NO_VALUES
+    end_value: float = math.nan
     filled: IntArray = NO_EVENTS
     reads_held_out: bool = False
 
@@ -91,6 +96,15 @@ def bin_edges(horizon: int, n_events: int, batch_size: int) -> IntArray:
     n_bins = int(np.clip(RECORD_BYTES // (4 * MOST_PASSES * max(n_events, 1)), 3, MOST_BINS))
     edges = np.round(horizon * (np.arange(n_bins + 1) / n_bins) ** BIN_POWER).astype(np.int64)
     return np.unique([*(edges // batch_size * batch_size), horizon])
+
+
+def fine_edges(horizon: int) -> IntArray:
+    """Return the edges of the blocks of rounds among which a break-even round is looked for, shorter at the beginning.
+
+    >>> fine_edges(100).tolist()[:5], fine_edges(100).size
+    ([0, 1, 2, 3, 4], 85)
+    """
+    return np.unique(np.round(horizon * (np.arange(FINE_BLOCKS + 1) / FINE_BLOCKS) ** BIN_POWER).astype(np.int64))
 
 
 def bin_values(values: FloatArray, edges: IntArray) -> FloatArray:
@@ -163,6 +177,24 @@ class _Influences(NamedTuple):
             yield direct, history
 
 
+class BaselineInfluences(NamedTuple):
+    """Influences of events on what a curve is compared with.
+
+    ``fixed`` are those on a fixed policy or on the mean of the logged rewards, ``(n,)`` and over n. For a policy that
+    was run in the same passes, ``direct`` and ``history`` are by pass, ``values`` are its values, and the others are
+    as in :class:`InfluenceTable`: predicted history term, kappa, and the events in common with the policy in different
+    passes relative to the same pass.
+    """
+
+    fixed: FloatArray = NO_VALUES
+    direct: Sequence[FloatArray] = ()
+    history: Sequence[FloatArray] = ()
+    values: FloatArray = NO_VALUES
+    predicted: float = 0.0
+    kappa: float = 0.0
+    overlap: float = 0.0
+
+
 class InfluenceTable:
     """Variances of values and of differences from full passes ``(B, P)`` over the same events."""
 
@@ -200,6 +232,20 @@ class InfluenceTable:
         own, predicted, _ = self._influences(policy)
         return self._terms(own._replace(subtracted=influences / self._n_events), predicted)
 
+    def baseline_influences(self, policy: int, baseline: int) -> BaselineInfluences:
+        """Return the influences on the value of another policy, which one policy's curve is compared with."""
+        other, predicted, kappa = self._influences(baseline)
+        across, same = _common_events(self._policies[policy], self._policies[baseline])
+        overlap = across / same if same > 0 else 0.0
+        return BaselineInfluences(
+            direct=other.direct,
+            history=other.history,
+            values=other.values,
+            predicted=predicted,
+            kappa=kappa,
+            overlap=overlap,
+        )
+
     def event_influences(self, policy: int) -> FloatArray:
         """Return the influence of each event on one policy's value, the mean over passes, in units of the value."""
         influences, _, _ = self._influences(policy)
@@ -211,8 +257,7 @@ class InfluenceTable:
         passes = self._policies[policy]
         values = np.array([result.value for result in passes])
         direct = [result.reading for result in passes]
-        exhausted = float(np.mean([result.certificate for result in passes])) / passes[0].rounds
-        if exhausted > LARGEST_READING_EXHAUSTION and not passes[0].reads_held_out:
+        if has_large_weights(passes):
             direct = [
                 (result.event_values - result.event_values.mean()) / result.event_values.size for result in passes
             ]
@@ -224,13 +269,9 @@ class InfluenceTable:
         gram = sum((block @ block.T for block, _ in influences.chunks(self._n_events)), np.zeros((1, 1)))
         direct_term, _ = mean_of_pairs(gram)
         history_variance = max(values.var(ddof=1) - (np.trace(gram) / len(passes) - direct_term), 0.0)
-        variance = np.minimum.accumulate(y.var(axis=0, ddof=1))
-        drops, lengths = np.maximum(variance - np.append(variance[1:], 0.0), 0.0), np.diff(edges)
-        kappa = 1.0
-        if drops.sum() > 0:
-            kappa = float(np.sqrt(drops * lengths).sum() ** 2 / (edges[-1] * drops.sum()))
+        kappa = share_of_rounds(y, edges)
         histories = separate_histories([result.accepted for result in passes], self._n_events)
-        return influences, kappa * history_variance / max(histories - kappa, FEWEST_HISTORIES), kappa
+        return influences, predict_history(kappa, history_variance, histories), kappa
 
     def _terms(self, influences: _Influences, predicted: float) -> ErrorTerms:
         n_passes = len(influences.values)
@@ -242,29 +283,67 @@ class InfluenceTable:
             history_gram += history @ history.T
             mean = direct.mean(axis=0)
             squares, fourth_powers = squares + float((mean**2).sum()), fourth_powers + float((mean**4).sum())
-        direct_term, _ = mean_of_pairs(direct_gram)
-        cross, cross_error = mean_of_pairs(cross_gram + cross_gram.T)
-        history_term, history_error = mean_of_pairs(history_gram)
-        monte_carlo = float(influences.values.var(ddof=1)) / n_passes
-        # noisy terms are shrunk: the history term to its prediction, a negative cross term to 0
-        history_weight = predicted**2 / (predicted**2 + history_error**2) if predicted > 0 else 1.0
-        product = direct_term * predicted
-        cross_weight = product / (product + cross_error**2) if product > 0 else 0.0
-        terms = ErrorTerms(
-            direct=max(direct_term, 0.0),
-            cross=cross if cross > 0 else cross_weight * cross,
-            history=history_weight * history_term + (1 - history_weight) * predicted,
-            monte_carlo=monte_carlo,
-            degrees_of_freedom=math.inf,
-            pass_noise=2 * monte_carlo**2 / (n_passes - 1)
-            + cross_weight * cross_error**2
-            + history_weight * history_error**2,
-            effective_events=squares**2 / fourth_powers if fourth_powers > 0 else math.inf,
+        return combine_terms(
+            mean_of_pairs(direct_gram)[0],
+            mean_of_pairs(cross_gram + cross_gram.T),
+            mean_of_pairs(history_gram),
+            predicted,
+            float(influences.values.var(ddof=1)) / n_passes,
+            squares**2 / fourth_powers if fourth_powers > 0 else math.inf,
+            n_passes,
+            self._n_events,
         )
-        event_noise = direct_term**2 * max(1 / terms.effective_events - 1 / self._n_events, 0.0)
-        noise = event_noise + terms.pass_noise
-        variance = terms.sampling + monte_carlo
-        return terms._replace(degrees_of_freedom=max(2 * variance**2 / noise, 1.0) if noise > 0 else math.inf)
+
+
+def combine_terms(
+    direct: float,
+    cross_and_error: tuple[float, float],
+    history_and_error: tuple[float, float],
+    predicted: float,
+    monte_carlo: float,
+    effective_events: float,
+    n_passes: int,
+    n_events: int,
+) -> ErrorTerms:
+    """Return the terms after shrinkage: the history term to its prediction, a negative cross term to 0."""
+    (cross, cross_error), (history, history_error) = cross_and_error, history_and_error
+    history_weight = predicted**2 / (predicted**2 + history_error**2) if predicted > 0 else 1.0
+    product = direct * predicted
+    cross_weight = product / (product + cross_error**2) if product > 0 else 0.0
+    terms = ErrorTerms(
+        direct=max(direct, 0.0),
+        cross=cross if cross > 0 else cross_weight * cross,
+        history=history_weight * history + (1 - history_weight) * predicted,
+        monte_carlo=monte_carlo,
+        degrees_of_freedom=math.inf,
+        pass_noise=2 * monte_carlo**2 / (n_passes - 1)
+        + cross_weight * cross_error**2
+        + history_weight * history_error**2,
+        effective_events=effective_events,
+    )
+    noise = direct**2 * max(1 / effective_events - 1 / n_events, 0.0) + terms.pass_noise
+    variance = terms.sampling + monte_carlo
+    return terms._replace(degrees_of_freedom=max(2 * variance**2 / noise, 1.0) if noise > 0 else math.inf)
+
+
+def share_of_rounds(remaining: FloatArray, edges: IntArray) -> float:
+    """Return kappa, the share of rounds that matter, from the ``(B, J)`` values that remain after the start of bins."""
+    variance = np.minimum.accumulate(remaining.var(axis=0, ddof=1))
+    drops, lengths = np.maximum(variance - np.append(variance[1:], 0.0), 0.0), np.diff(edges)
+    if drops.sum() > 0:
+        return float(np.sqrt(drops * lengths).sum() ** 2 / (edges[-1] * drops.sum()))
+    return 1.0
+
+
+def predict_history(kappa: float, history_variance: float, histories: float) -> float:
+    """Return the prediction of the history term: about kappa/N of the variance that histories add to a pass."""
+    return kappa * history_variance / max(histories - kappa, FEWEST_HISTORIES)
+
+
+def has_large_weights(passes: Sequence[PassResult]) -> bool:
+    """Return whether so much is exhausted that the weights of readings are too large to be used."""
+    exhausted = np.mean([result.certificate for result in passes])
+    return bool(exhausted > LARGEST_READING_EXHAUSTION * passes[0].rounds) and not passes[0].reads_held_out
 
 
 def _history_influences(result: PassResult, remaining: FloatArray, edges: IntArray) -> FloatArray:
@@ -285,13 +364,18 @@ def remaining_values(bins: FloatArray) -> FloatArray:
     n_passes, _, n_bins = bins.shape
     y = np.zeros((n_passes, n_bins))
     for j in range(n_bins):
-        features = bins[:, :2, j] - bins[:, :2, j].mean(axis=0)
-        spread = features.std(axis=0)
-        features = np.divide(features, spread, out=np.zeros_like(features), where=spread > 1e-12)
         remaining = bins[:, 2, j] - bins[:, 2, j].mean()
-        projection = features @ np.linalg.solve(features.T @ features + np.eye(2), features.T)
+        projection = prediction_matrix(bins[:, :2, j])
         y[:, j] = (remaining - projection @ remaining) / (1 - np.diag(projection) - 1 / n_passes)
     return y
+
+
+def prediction_matrix(known: FloatArray) -> FloatArray:
+    """Return the ``(B, B)`` matrix of the ridge regression across passes on what is known before a bin, ``(B, 2)``."""
+    features = known - known.mean(axis=0)
+    spread = features.std(axis=0)
+    features = np.divide(features, spread, out=np.zeros_like(features), where=spread > 1e-12)
+    return np.asarray(features @ np.linalg.solve(features.T @ features + np.eye(2), features.T))
 
 
 def mean_of_pairs(gram: FloatArray) -> tuple[float, float]:

@@ -151,6 +151,8 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
             # in log order, so that predictions depend on earlier events only
             request = replace(request, reward_model=Progressive(default_model(request.log)))
         log, predictions = out_of_sample_predictions(request)
+        if request.segment is not None:
+            log, predictions = request.segment.apply(log, predictions)
         result = replay(
             log,
             request.policy,
@@ -198,7 +200,8 @@ def _replay_stream(
 ) -> ReplayResult:
     """Feed the parts of a stream, from where a stored pass was left."""
     model = stream_reward_model(request.reward_model)
-    reward_range = log.reward_range or log.split_head(RANGE_EVENTS)[0].reward_bounds
+    reward_range, segment = log.reward_range or log.split_head(RANGE_EVENTS)[0].reward_bounds, request.segment
+    reward_range = reward_range if segment is None else segment.map_range(reward_range)
     checkpoint, learns = request.checkpoint, is_learning(request.policy)
     run = ReplayRun(
         request.policy,
@@ -223,6 +226,8 @@ def _replay_stream(
         for part in () if remaining is None else remaining.parts():
             for block, predictions in model.predict_part(part):
                 draws = streams.acceptance.random(len(block))
+                if segment is not None:
+                    block, predictions = segment.apply(block, predictions)
                 run.feed(block, predictions, draws, on_progress=request.execution.on_progress)
             if saved is not None:
                 saved.save_if_due(part)

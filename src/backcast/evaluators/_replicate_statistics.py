@@ -13,9 +13,12 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._request import EvaluationRequest, SeedKey, seed_sequence
+from backcast.break_even import BreakEven, GainCurve, find_break_even
 from backcast.diagnostics import Diagnostics
 from backcast.estimate import (
+    LOGGED,
     POLICY_VALUE,
+    AfterLearning,
     BiasEstimate,
     Estimate,
     Interval,
@@ -25,8 +28,16 @@ from backcast.estimate import (
     student_quantile,
 )
 from backcast.evaluators._bias import estimate_bias
+from backcast.evaluators._curve_gains import (
+    Baseline,
+    SubsetCurves,
+    after_learning_from_passes,
+    gains_from_passes,
+)
+from backcast.evaluators._curve_influences import CurveInfluences
 from backcast.evaluators._passes import (
     FEWEST_PASSES,
+    BaselineInfluences,
     ErrorTerms,
     InfluenceTable,
     PassResult,
@@ -34,6 +45,7 @@ from backcast.evaluators._passes import (
 )
 from backcast.intervals.learning import Influence, group_influence, group_pseudo_deviations
 from backcast.log import Log
+from backcast.policies.base import is_learning
 
 SUBSETS_PER_GROUP = 2  # fewest subset replicates per group for a standard error
 
@@ -203,6 +215,54 @@ class ReplicateTable:
         values = self.full_values()[:, policy]
         return math.nan, float(values.std(ddof=1)) / math.sqrt(values.size) if values.size > 1 else math.nan
 
+    def _curve_influences(self, policy: int, baseline: Baseline) -> CurveInfluences:
+        """Return what full passes record of parts of one policy's curve, beside a baseline."""
+        other = BaselineInfluences()
+        if baseline.place is not None:
+            other = self.influences.baseline_influences(policy, baseline.place)
+        elif baseline.influences is not None:
+            other = BaselineInfluences(fixed=baseline.influences / self.n_events)
+        effective_events = self.influences.of_value(policy).effective_events
+        return CurveInfluences(self.passes_of(policy), self.n_events, effective_events, other)
+
+    def _subset_curves(self, policy: int, baseline: Baseline) -> SubsetCurves:
+        """Return one policy's curves in full passes and on subsets, beside a baseline on the same subsets."""
+        full, subset = (np.array([row[policy].curve for row in rows]) for rows in (self.full, self.subset))
+        full_baselines, baselines = np.full(len(full), baseline.value), np.full(len(subset), baseline.value)
+        if baseline.place is not None:
+            full_baselines = self.full_values()[:, baseline.place]
+            baselines = self.subset_values()[:, baseline.place]
+        elif baseline.influences is not None:
+            baselines = baselines + self.groups.means(baseline.influences, self.member)
+        freedom = self.precision(policy).degrees_of_freedom
+        return SubsetCurves(full, subset, self.member, block_edges(self.horizon), freedom, baselines, full_baselines)
+
+    def gains(self, policy: int, baseline: Baseline, level: float) -> GainCurve:
+        """Return what one policy earns more than a baseline, round by round."""
+        if self.member.size:
+            is_paired = baseline.place is not None or baseline.influences is not None
+            return self._subset_curves(policy, baseline).gains(0.0 if is_paired else baseline.std_error**2, level)
+        return gains_from_passes(self._curve_influences(policy, baseline), self.passes_of(policy), baseline, level)
+
+    def _learning(self, policy: int, request: EvaluationRequest) -> tuple[BreakEven | None, AfterLearning | None]:
+        """Return when a learning policy begins to earn more than the log did, and what it earns after learning."""
+        log = request.log
+        if not (self.has_standard_errors and request.pairs_with_log and isinstance(log, Log)):
+            return None, None
+        if not is_learning(request.policy):
+            return None, None
+        rewards = log.columns.rewards
+        mean, error = float(rewards.mean()), float(rewards.std(ddof=1)) / math.sqrt(rewards.size)
+        influences = rewards - mean if rewards.size == self.n_events else None
+        baseline, level = Baseline(mean, error, is_log=True, influences=influences), request.level
+        if self.member.size:
+            subsets = self._subset_curves(policy, baseline)
+            added = error**2 if influences is None else 0.0
+            return find_break_even(subsets.gains(added, level), level, LOGGED), subsets.after_learning(level)
+        passes, own = self.passes_of(policy), self._curve_influences(policy, baseline)
+        gains = gains_from_passes(own, passes, baseline, level)
+        return find_break_even(gains, level, LOGGED), after_learning_from_passes(own, passes, level)
+
     def to_estimate(
         self, policy: int, request: EvaluationRequest, evaluator: str, diagnostics: Diagnostics
     ) -> Estimate:
@@ -225,6 +285,7 @@ class ReplicateTable:
             half_width = student_quantile(request.level, precision.degrees_of_freedom) * total
             ends = value - half_width, value + half_width
             interval = Interval(*ends, request.level, self.method, "independent", POLICY_VALUE)
+        break_even, after_learning = self._learning(policy, request)
         return Estimate(
             value=value,
             std_error=error,
@@ -240,6 +301,8 @@ class ReplicateTable:
             influences=influences,
             pass_values=self.full_values()[:, policy],
             group_values=groups,
+            break_even=break_even,
+            after_learning=after_learning,
             _lift_precision=lift,
         )
 

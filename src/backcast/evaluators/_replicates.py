@@ -18,14 +18,17 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
+from backcast._readings import OutcomeReading, SegmentReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._bias import BIAS_PASSES, is_filled
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
+from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
+from backcast.reward_models.cross_fitting import Fitted, Given, as_out_of_sample
 
 PILOT_PASSES = 16  # full passes from which the number of passes is chosen
 FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
@@ -64,6 +67,8 @@ class PassInputs(NamedTuple):
         return PassInputs(self.log[rows], predicted, self.horizon, means)
 
 
+# what is read besides the reward: another outcome with its predictions, or a segment, which follows from the inputs
+PassReading: TypeAlias = PassInputs | SegmentReading
 # (policy, inputs, rows of the log or None for all, seed) -> result of one pass
 OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedSequence], PassResult]
 # whether subsets of this size are long enough, from the pilots of one policy
@@ -84,8 +89,10 @@ def run_replicates(
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
     ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
-    out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors.
-    ``more_filled`` are passes with more filled rounds, for the bias of passes that are filled.
+    out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors. Readings
+    of the request are further columns of the table, as many as there are policies for each; they do not decide on the
+    number of passes, and a run that is stopped has none. ``more_filled`` are passes with more filled rounds, for the
+    bias of passes that are filled.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -95,8 +102,10 @@ def run_replicates(
         )
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
+    readings = [_reading_inputs(reading, inputs, request) for reading in request.readings]
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
-    with closing(_Runner((passes, *more_filled), policies, inputs, request, groups, horizon_error)) as runner:
+    levels = (passes, *more_filled)
+    with closing(_Runner(levels, policies, inputs, readings, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
@@ -124,6 +133,28 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
     return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
 
 
+def _reading_inputs(
+    reading: OutcomeReading | SegmentReading, inputs: PassInputs, request: EvaluationRequest
+) -> PassReading:
+    if isinstance(reading, SegmentReading):
+        return reading
+    request = replace(request.scoped(reading.key), reward_model=outcome_model(request.reward_model))
+    assert isinstance(request.log, Log)
+    predictions = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
+    return PassInputs(*predictions, inputs.horizon, inputs.fresh_means)
+
+
+def outcome_model(model: Any) -> Any:
+    """Return the reward model of another outcome: the same one fitted again, or the default if it is not fitted.
+
+    >>> outcome_model(0.0), outcome_model(np.zeros((2, 2)))
+    (0.0, None)
+    """
+    if model is None or isinstance(model, int | float):
+        return model
+    return None if isinstance(as_out_of_sample(model), Fitted | Given) else model
+
+
 def _run_full_passes(runner: _Runner) -> ReplicateTable:
     """Run full passes for values and standard errors, as many as pilot passes show to be needed.
 
@@ -139,7 +170,7 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     )
     try:
         if request.replicates == "auto":
-            pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+            pilots = runner.pilot_passes()
             if not runner.stopped:
                 n_passes = _passes_needed(replace(template, full=pilots))
         full = runner.full_passes(range(n_passes))
@@ -147,10 +178,11 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
         if not pilots:
             raise
         runner.stopped, full = True, []
-    table = replace(template, full=pilots + full if runner.stopped else full)
     if runner.stopped:
+        table = replace(template, full=[*pilots, *runner.without_readings(full)])
         n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
         return replace(table, notes=(_partial_note(table, n_passes + n_pilots, 0),))
+    table = replace(template, full=full)
     if len(runner.policies) > 1 and n_passes > FIRST_PASSES and request.replicates == "auto":
         return replace(table, notes=(MORE_FOR_OTHERS.format(n_passes),))
     return table
@@ -195,7 +227,7 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     pilots: list[list[PassResult]] = []
     try:
         if request.replicates == "auto":
-            pilots = runner.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT)
+            pilots = runner.pilot_passes()
         else:
             table = replace(table, full=runner.full_passes(range(n_passes)))
         n_groups = method.groups_per_subset
@@ -220,7 +252,8 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
             raise
         runner.stopped = True
     if runner.stopped:
-        table = replace(table, full=pilots + table.full, values_only=not table.member.size)
+        full, subset = runner.without_readings(table.full), runner.without_readings(table.subset)
+        table = replace(table, full=[*pilots, *full], subset=subset, values_only=not table.member.size)
         n_subsets = 0 if request.replicates is None else n_subsets
         return replace(table, notes=(_partial_note(table, len(pilots) + n_passes, n_subsets),))
     notes = () if table.member.size or request.replicates is None else (TOO_SHORT.format(table.horizon),)
@@ -311,6 +344,7 @@ class _Runner:
     passes: Sequence[Sequence[OnePass]]
     policies: Sequence[Any]
     inputs: PassInputs
+    readings: Sequence[PassReading]
     request: EvaluationRequest
     groups: Groups
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
@@ -318,7 +352,8 @@ class _Runner:
     _shared: SharedArguments = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
-        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.groups, self.request.seed)
+        seed = self.request.seed
+        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.readings, self.groups, seed)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -340,12 +375,20 @@ class _Runner:
         rng = np.random.default_rng(seed_sequence(self.request.seed, *key))
         return list(map(int, rng.choice(self.n_groups, n_groups, replace=False)))
 
+    def without_readings(self, results: list[list[PassResult]]) -> list[list[PassResult]]:
+        """Return the results of the reward alone, as pilots have them."""
+        return [row[: len(self.policies)] for row in results]
+
+    def pilot_passes(self) -> list[list[PassResult]]:
+        """Run the passes from which the number of passes is chosen, without readings."""
+        return self.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT, reads=False)
+
     def full_passes(
-        self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS
+        self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS, *, reads: bool = True
     ) -> list[list[PassResult]]:
         """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        passes = self._run([Job((name, i), (None, (key, i)), n) for i in numbers])
+        passes = self._run([Job((name, i), (None, (key, i), reads), n) for i in numbers])
         short = [result.rounds for row in passes for result in row if not result.reached_horizon]
         if short:
             raise self.horizon_error(self.inputs, min(short))
@@ -358,14 +401,14 @@ class _Runner:
         jobs = []
         for number in numbers:
             groups = self.draw_groups(n_groups, number, is_pilot=is_pilot)
-            jobs.append(Job((name, n_groups, number), (groups, (*key, number)), n_events))
+            jobs.append(Job((name, n_groups, number), (groups, (*key, number), not is_pilot), n_events))
         return self._run(jobs)
 
     def filled_passes(self, level: int) -> list[list[PassResult]]:
         """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
         n = len(self.inputs.log)
         keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
-        return self._run([Job(("filled", level, i), (None, key, level), n) for i, key in enumerate(keys)])
+        return self._run([Job(("filled", level, i), (None, key, True, level), n) for i, key in enumerate(keys)])
 
     def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:
@@ -384,16 +427,58 @@ def _run_pass(
     passes: Sequence[Sequence[OnePass]],
     policies: Sequence[Any],
     inputs: PassInputs,
+    readings: Sequence[PassReading],
     groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,
     key: tuple[int, ...],
+    reads: bool,
     level: int = 0,
 ) -> list[PassResult]:
     # a job carries the numbers of its groups: the events themselves would be most of what is sent
     rows = None if chosen is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences more precise
-    return [
-        one_pass(policy, inputs, rows, seed_sequence(seed, *key))
-        for one_pass, policy in zip(passes[level], policies, strict=True)
-    ]
+    seeds = [seed_sequence(seed, *key) for _ in policies]
+    return run_readings(passes[level], policies, inputs, readings if reads else (), rows, seeds)
+
+
+def run_readings(
+    passes: Sequence[OnePass],
+    policies: Sequence[Any],
+    inputs: PassInputs,
+    readings: Sequence[PassReading],
+    rows: IntArray | None,
+    seeds: Sequence[np.random.SeedSequence],
+) -> list[PassResult]:
+    """Run one pass of every policy, each with its seed; return its results for the reward, then for each reading.
+
+    The history of a policy is the same whatever is read, because it learns from the reward and has the same seed.
+    """
+    columns: list[list[PassResult]] = []
+    for one_pass, policy, seed in zip(passes, policies, seeds, strict=True):
+        # a pass may spawn further seeds of its own, which another pass with the same object would not get again
+        again = [_copy_seed(seed) for _ in readings]
+        columns.append([one_pass(policy, inputs, rows, seed)])
+        for reading, own_seed in zip(readings, again, strict=True):
+            read = reading
+            if isinstance(read, SegmentReading):
+                applied = read.apply(inputs.log, inputs.predicted)
+                read = PassInputs(*applied, inputs.horizon, inputs.fresh_means)
+            columns[-1].append(_with_history_of(columns[-1][0], one_pass(policy, read, rows, own_seed)))
+    return [result for results in zip(*columns, strict=True) for result in results]
+
+
+def _with_history_of(first: PassResult, result: PassResult) -> PassResult:
+    """Return a result that shares what depends on the history alone, which is most of its memory."""
+    if not first.compensator.size:
+        return result
+    return result._replace(rows=first.rows, accepted=first.accepted, edges=first.edges, compensator=first.compensator)
+
+
+def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:
+    return np.random.SeedSequence(
+        seed.entropy,
+        spawn_key=seed.spawn_key,
+        pool_size=seed.pool_size,
+        n_children_spawned=seed.n_children_spawned,
+    )

@@ -26,7 +26,14 @@ from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._bias import EXTRA_SHARES
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
-from backcast.evaluators._passes import PassResult, between_event_variance, bin_edges, bin_values, separate_histories
+from backcast.evaluators._passes import (
+    PassResult,
+    between_event_variance,
+    bin_edges,
+    bin_values,
+    fine_edges,
+    separate_histories,
+)
 from backcast.evaluators._replicate_statistics import ReplicateTable
 from backcast.evaluators._replicates import PassInputs, run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
@@ -190,9 +197,11 @@ class ClockReplay(Parametrized):
         is_subset, n_events = rows is not None, len(inputs.log)
         if rows is None and n_events > self.pool:
             rows = np.sort(rng.choice(n_events, self.pool, replace=False))
+        if not inputs.fresh_means.size:
+            inputs = self.with_fresh_means(inputs, None, 0)
         if rows is not None:
             inputs = inputs.of_rows(rows)
-        log, predicted, horizon, _ = inputs
+        log, predicted, horizon = inputs[:3]
         edges = bin_edges(horizon, len(log), batch_size_of(policy) if is_learning(policy) else horizon)
         fill = None
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
@@ -222,6 +231,9 @@ class ClockReplay(Parametrized):
             edges=edges,
             compensator=clock_pass.compensator,
             bins=bin_values(value, edges),
+            readings=clock_pass.readings,
+            fine_curve=block_means(value, fine_edges(horizon)),
+            end_value=float(value[-1]),
         )
 
     def make_fill(
@@ -230,31 +242,26 @@ class ClockReplay(Parametrized):
         """Return what fills the rounds of a pass; its random numbers are separate, so that others stay the same."""
         key = (*seed.spawn_key, SeedKey.FILL)
         rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
-        log, means = inputs.log, inputs.fresh_means
-        if not means.size:
-            rows = np.arange(len(log)) if len(inputs.predicted) > 1 else 0
-            means = inputs.predicted[rows, log.columns.actions]
-        held_out = None
+        log, held_out = inputs.log, None
         if reads_held_out:
             held_out = np.zeros(len(log), dtype=np.bool_)
             held_out[rng.permutation(len(log))[: len(log) // 2]] = True
-        return Fill.from_log(log, means, inputs.horizon, rng, held_out, extra)
+        return Fill.from_log(log, inputs.fresh_means, inputs.horizon, rng, held_out, extra)
 
     def with_fresh_means(self, inputs: PassInputs, reward_model: Any, seed: int) -> PassInputs:
-        """Return the inputs with means of fresh rewards, where rounds may be filled.
+        """Return the inputs with means of fresh rewards.
 
         ``LowVariance`` shrinks what it predicts, and a number says nothing about actions: a policy that learns from
         them learns less than live. The default model takes their place (T = n/5, all rounds filled: error of the value
         -0.039 with LowVariance, -0.003 with PerAction; bench/results/long_horizons.md).
         """
-        if not self.fill or not self.may_exhaust(inputs.log, inputs.horizon):
-            return inputs
+        log, predicted = inputs.log, inputs.predicted
         model = getattr(reward_model, "model", reward_model)
-        if not isinstance(model, LowVariance | int | float):
-            return inputs
-        log, rng = inputs.log, np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
-        predicted = CrossFit(default_model(log)).predictions(log, rng).predicted
-        return inputs._replace(fresh_means=predicted[np.arange(len(log)), log.columns.actions])
+        if self.fill and self.may_exhaust(log, inputs.horizon) and isinstance(model, LowVariance | int | float):
+            rng = np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
+            predicted = CrossFit(default_model(log)).predictions(log, rng).predicted
+        rows = np.arange(len(log)) if len(predicted) > 1 else 0
+        return inputs._replace(fresh_means=predicted[rows, log.columns.actions])
 
 
 def _run_clock(

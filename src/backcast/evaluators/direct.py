@@ -117,6 +117,11 @@ def _simulate(request: EvaluationRequest) -> _Prediction:
         raise EvaluationError(
             "DM runs a learning policy over contexts in memory; read the log with read_log, or use DRns on a stream"
         )
+    if request.log.columns.learned is not None:
+        raise EvaluationError(
+            "DM draws rewards from a model of the reward alone, so a learning policy cannot be read by outcome or "
+            "segment with it; use ClockReplay or DRns, or a log without outcomes and segments"
+        )
     log, predicted = out_of_sample_predictions(request)
     horizon = request.horizon or len(log)
     rewards = _simulated_rewards(request, log, predicted, horizon, RandomStreams.from_seed(request.seed).policy)
@@ -149,7 +154,7 @@ def _simulated_rewards(
     if len(log) < horizon:
         raise HorizonNotReached(f"the horizon is {horizon} and the log has {len(log)} events; ask for a shorter one")
     means = np.array(np.broadcast_to(predicted, (len(log), log.n_actions)))
-    law = RewardLaw.from_log(log, means[np.arange(len(log)), log.columns.actions])
+    law = RewardLaw.from_rewards(log.columns.rewards, means[np.arange(len(log)), log.columns.actions])
     segments = [slice(start, start + horizon) for start in range(0, len(log) - horizon + 1, horizon)]
     return np.array([run_forward(request.policy, log[s], means[s], law, rng) for s in segments])
 

@@ -62,7 +62,9 @@ OUTCOMES = (
         "dwell",
     ),
     *("churn", "churned", "spend", "spent", "refund", "refunded", "unsubscribed", "bounce", "bounced", "margin"),
+    *("latency", "complaint", "complaints", "complained"),
 )
+OUTCOME_BY_NAME = "an outcome by its name, not known before the action"
 HISTORY = (
     *(
         "past",
@@ -435,13 +437,22 @@ def _guess_context(guesses: Guesses, sample: Sample) -> None:
             names.append(column.name)
     reason = "all other columns" if names else "no column is left for it"
     guesses.roles["context"] = Guess(tuple(names), reason, sure=bool(names))
+    outcomes = [
+        column.name
+        for column in sample.columns
+        if guesses.left_out.get(column.name) == OUTCOME_BY_NAME and column.kind == "number" and not column.missing
+    ]
+    if outcomes and "reward" in guesses.roles:
+        guesses.roles["outcomes"] = Guess(tuple(outcomes), "outcomes by their names, besides the reward", sure=True)
+        for name in outcomes:
+            del guesses.left_out[name]
 
 
 def _reason_against_context(column: Profile, rows: int) -> str:
     """Return why a column cannot be context; empty if it can."""
     words = split_words(column.name)
     if any(word in OUTCOMES for word in words) and not any(word in HISTORY for word in words):
-        return "an outcome by its name, not known before the action"
+        return OUTCOME_BY_NAME
     if column.is_time:
         return "a time; add it to context to use its hour and weekday"
     is_vector = column.kind == "list" and len(column.lengths) == 1 and not np.isnan(column.numbers).any()

@@ -59,6 +59,12 @@ class ColumnSpec:
         the first 65,536 rows), ``"zero"`` or a number; for text, a text or a category of its own. Every filled column
         has one more feature, 1 where its value was missing. One value is for all columns with missing values in these
         first rows; a mapping fills single columns (``{"age": "mean", "f_*": 0}``).
+    outcomes
+        Further outcomes to read off the same histories: a mapping from names to columns of numbers
+        (``{"clicks": "clicked", "latency": "ms"}``), or names of columns. They are never context features.
+    segments
+        Columns to break results down by: text, booleans, or few different numbers. A column may be context too if it
+        is named there; patterns leave it out.
     where
         Rows to use: a condition in the form of SQL (``"country = 'DE' and age is not null"``) or an Arrow expression.
         ``log.reading`` has the number of the others.
@@ -83,13 +89,15 @@ class ColumnSpec:
     one_hot: bool | Mapping[str, Sequence[Any]] = True
     fill: FillValue | Mapping[str, FillValue] | None = None
     where: Any = None
+    outcomes: Mapping[str, str] | Sequence[str] | str | None = None
+    segments: Sequence[str] | str | None = None
 
     def __post_init__(self) -> None:
         check_positive_integer("hash_size", self.hash_size, MOST_FEATURES)
         if self.n_actions is not None:
             check_positive_integer("n_actions", self.n_actions, MOST_ACTIONS)
         check_labels(self.action_labels)
-        for role in ("context", "available", "logging_probabilities"):
+        for role in ("context", "available", "logging_probabilities", "outcomes", "segments"):
             names = getattr(self, role)
             if names is not None and (isinstance(names, bytes) or not isinstance(names, Iterable)):
                 raise OptionError(f"{role} is {names!r}; it must be the name of a column or a list of names")
@@ -115,6 +123,23 @@ class ColumnSpec:
                 _check_fill(f"fill of {name!r}", value, any_text=True)
         elif self.fill is not None:
             _check_fill("fill", self.fill, any_text=False)
+
+    @property
+    def outcome_columns(self) -> dict[str, str]:
+        """Column of each further outcome, by its name.
+
+        >>> ColumnSpec(context="x", action="a", reward="r", propensity="p", outcomes=["ms"]).outcome_columns
+        {'ms': 'ms'}
+        """
+        given = self.outcomes
+        if isinstance(given, Mapping):
+            return {str(name): str(column) for name, column in given.items()}
+        return {name: name for name in ([given] if isinstance(given, str) else given or ())}
+
+    @property
+    def segment_columns(self) -> tuple[str, ...]:
+        """The segment columns."""
+        return (self.segments,) if isinstance(self.segments, str) else tuple(self.segments or ())
 
     @property
     def single_columns(self) -> dict[str, str]:
@@ -163,7 +188,16 @@ class ColumnLayout:
     def names(self) -> tuple[str, ...]:
         """Every column that the log is made of, none twice."""
         return tuple(
-            dict.fromkeys((*self.context, *self.columns.single_columns.values(), *self.available, *self.logging))
+            dict.fromkeys(
+                (
+                    *self.context,
+                    *self.columns.single_columns.values(),
+                    *self.available,
+                    *self.logging,
+                    *self.columns.outcome_columns.values(),
+                    *self.columns.segment_columns,
+                )
+            )
         )
 
     @property
@@ -231,10 +265,16 @@ def resolve_columns(columns: ColumnSpec, schema: pa.Schema) -> ColumnLayout:
     assigned += available
     logging = find_columns(columns.logging_probabilities, "logging_probabilities", names, assigned)
     assigned += logging
-    context = find_columns(columns.context, "context", names, assigned)
-    for name in (columns.action, columns.reward):
+    outcomes = [find_column(name, "outcomes", names) for name in columns.outcome_columns.values()]
+    segments = [find_column(name, "segments", names) for name in columns.segment_columns]
+    for name in outcomes:
+        if name in assigned:
+            raise ColumnError(f"outcomes names the column {name!r}, which has another role; leave it out")
+    context = find_columns(columns.context, "context", names, [*assigned, *outcomes, *segments])
+    for name in (columns.action, columns.reward, *outcomes):
         if name in context:
-            raise ColumnError(f"context names the column {name!r}, which is the log's action or reward; leave it out")
+            role = "an outcome, which is known only afterwards" if name in outcomes else "the log's action or reward"
+            raise ColumnError(f"context names the column {name!r}, which is {role}; leave it out")
     _check_matrix("available", available, schema)
     _check_matrix("logging_probabilities", logging, schema)
     # A single column of eligible actions may hold lists of labels, which need no order.

@@ -79,6 +79,14 @@ class FileLogStream(LogStream):
         return self.layout.columns.reward_range
 
     @property
+    def outcome_names(self) -> tuple[str, ...]:
+        return tuple(self.layout.columns.outcome_columns)
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        return self.layout.columns.segment_columns
+
+    @property
     def reading(self) -> ReadingSummary:
         files = tuple(dict.fromkeys(file_slice.path for file_slice in self.slices))
         order: Any = "rows" if self.layout.columns.times is None else "times"
@@ -101,7 +109,8 @@ class FileLogStream(LogStream):
         layout = self.layout
         context = 12 * layout.n_entries if layout.is_sparse else 8 * layout.n_features
         tables = self.n_actions * (9 * bool(layout.available) + 8 * bool(layout.logging))
-        return context + tables + 4 * 8
+        others = len(layout.columns.outcome_columns) + len(layout.columns.segment_columns)
+        return context + tables + (4 + others) * 8
 
     def rewards(self) -> Iterator[FloatArray]:
         """Iterate over the rewards, by one pass over their column alone."""
@@ -117,7 +126,9 @@ class FileLogStream(LogStream):
         """
         files = [(PurePosixPath(part.path).name, part.stamp, part.rows) for part in self.slices]
         facts = (files, self.layout, self.action_labels, self.first_row)
-        return hashlib.sha256(repr(facts).encode()).hexdigest()[:16]
+        # streams without outcomes and segments have the digests that they had before there were any
+        described = repr(facts).replace(", outcomes=None, segments=None)", ")")
+        return hashlib.sha256(described.encode()).hexdigest()[:16]
 
     def with_event_count(self) -> FileLogStream:
         slices = tuple(file_slice.with_row_count(self.layout.columns.action) for file_slice in self.slices)
@@ -146,6 +157,15 @@ class FileLogStream(LogStream):
         )
         slices = tuple(span.file_slice for span in filled) or self.slices
         return replace(self, slices=slices, n_left_out=n_left_out)
+
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time, from the times of the first and the last file; None without times."""
+        name = self.layout.columns.times
+        if name is None or not self.slices:
+            return None
+        first_and_last = dict.fromkeys((self.slices[0], self.slices[-1]))
+        spans = [_read_time_span(file_slice, name, self.layout.date_format) for file_slice in first_and_last]
+        return None if spans[0].first is None or spans[-1].last is None else (spans[0].first, spans[-1].last)
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts; a thread reads ahead."""

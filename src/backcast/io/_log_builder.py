@@ -22,6 +22,7 @@ from backcast._log_validation import (
     encode_actions,
     unknown_action_error,
 )
+from backcast._outcome_columns import EncodedSegments, SegmentColumn, join_segments, label_values, merge_segments
 from backcast.errors import SourceError
 from backcast.io._arrow import find_distinct, flatten_lists, missing_remedy, to_numbers, to_python_values, to_times
 from backcast.io._columns import ColumnLayout
@@ -57,7 +58,8 @@ class _LogBuilder:
         self.layout, self.encoder, self.n_filled = layout, ActionEncoder(labels), 0
         context_numbers = 2 * layout.n_entries if layout.is_sparse else layout.n_features
         matrices = bool(layout.available) + bool(layout.logging)
-        check_size(n, context_numbers + 3 + len(labels) * matrices)
+        others = 3 + len(layout.columns.outcome_columns) + len(layout.columns.segment_columns)
+        check_size(n, context_numbers + others + len(labels) * matrices)
         try:
             # Features, or the entries of a CSR matrix.
             shape = (n, layout.n_entries if layout.is_sparse else layout.n_features)
@@ -67,9 +69,11 @@ class _LogBuilder:
             self.rewards, self.propensities = np.empty(n), np.empty(n)
             self.available = np.empty((n, len(labels))) if layout.available else None
             self.logging = np.empty((n, len(labels))) if layout.logging else None
+            self.outcomes = {name: np.empty(n) for name in layout.columns.outcome_columns}
         except (MemoryError, ValueError):
-            raise size_error(n, 8.0 * n * (context_numbers + 3 + len(labels) * matrices)) from None
+            raise size_error(n, 8.0 * n * (context_numbers + others + len(labels) * matrices)) from None
         self.times: list[npt.NDArray[Any]] = []
+        self.segments: dict[str, list[EncodedSegments]] = {name: [] for name in layout.columns.segment_columns}
 
     def add(self, batch: pa.RecordBatch) -> None:
         """Copy a batch into the next rows."""
@@ -83,6 +87,11 @@ class _LogBuilder:
             self.propensities[rows] = 1.0 if columns.propensity is None else columns.propensity
         if columns.times is not None:
             self.times.append(to_times(batch.column(columns.times), columns.times, self.layout.date_format))
+        for outcome, name in columns.outcome_columns.items():
+            self.outcomes[outcome][rows] = to_numbers(batch.column(name), name, f"outcome {outcome!r}")
+        for name, encoded in self.segments.items():
+            if batch.num_rows:
+                encoded.append(_encode_segments(batch.column(name), name))
         if self.available is not None:
             names = self.layout.available
             if len(names) == 1 and not kinds.is_boolean(batch.column(names[0]).type.value_type):
@@ -128,6 +137,8 @@ class _LogBuilder:
                 reward_range=self.layout.columns.reward_range,
                 logging_probabilities=self.logging,
                 feature_names=self.layout.feature_names,
+                outcomes=self.outcomes or None,
+                segments=join_segments([merge_segments(parts) for parts in self.segments.values()]),
             )
         except RowError as error:
             raise _name_context_column(error, contexts, self.layout) from None
@@ -142,6 +153,19 @@ class _LogBuilder:
         matrix = scipy.sparse.csr_array(entries, shape=(n, self.layout.n_features))
         matrix.eliminate_zeros()
         return matrix
+
+
+def _encode_segments(column: pa.Array, name: str) -> EncodedSegments:
+    """Return a segment column of a batch as codes with labels.
+
+    >>> _encode_segments(pa.array(["a", None, "a"]), "device").columns[0].labels
+    ('a', 'missing')
+    """
+    if kinds.is_nested(column.type):
+        raise SourceError(f"segment column {name!r} has type {column.type}; a segment is one value per event")
+    values, indices = find_distinct(column)
+    labels, codes = label_values(name, np.array([*values, None], dtype=object)[:-1])
+    return EncodedSegments(codes[indices][:, None], (SegmentColumn(name, labels),))
 
 
 def _fill_matrix(target: FloatArray, batch: pa.RecordBatch, names: tuple[str, ...], role: str) -> None:

@@ -35,6 +35,16 @@ class LogStream(ABC):
     action_labels: tuple[Any, ...]
     source: LogSource | None = None  # the files, and how they are read; None for logs in memory and for parts
 
+    @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of further outcomes."""
+        return ()
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return ()
+
     @staticmethod
     def from_logs(logs: Sequence[Log]) -> LogStream:
         """Return logs in memory as the parts of a stream, in the order of time if all have times.
@@ -88,6 +98,10 @@ class LogStream(ABC):
     @abstractmethod
     def n_events(self) -> int | None:
         """Number of events; None if it is not known without reading (see :meth:`with_event_count`)."""
+
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time; None without times."""
+        return None
 
     @abstractmethod
     def parts(self) -> Iterator[Log]:
@@ -157,6 +171,16 @@ class MemoryLogStream(LogStream):
         return self.logs[0].action_labels
 
     @property
+    def outcome_names(self) -> tuple[str, ...]:
+        """Names of further outcomes."""
+        return self.logs[0].outcome_names
+
+    @property
+    def segment_names(self) -> tuple[str, ...]:
+        """Names of the segment columns."""
+        return self.logs[0].segment_names
+
+    @property
     def propensities_estimated(self) -> bool:
         """Whether propensities of any part were estimated."""
         return any(log.propensities_estimated for log in self.logs)
@@ -193,6 +217,12 @@ class MemoryLogStream(LogStream):
     def n_events(self) -> int:
         """Number of events."""
         return sum(map(len, self.logs))
+
+    def time_span(self) -> tuple[Any, Any] | None:
+        """Return the first and the last time; None unless all parts have times."""
+        times = [log.columns.times for log in self.logs if len(log)]
+        known = [column for column in times if column is not None]
+        return (known[0][0], known[-1][-1]) if known and len(known) == len(times) else None
 
     def parts(self) -> Iterator[Log]:
         """Iterate over the parts."""

@@ -59,7 +59,7 @@ def read_log(
         Windows-1252). Decimal commas are recognized if the delimiter is not a comma.
     **options
         ``n_actions``, ``action_labels``, ``available``, ``times``, ``reward_range``, ``logging_probabilities``,
-        ``hash_size``, ``one_hot``, ``fill``, ``where``: see :class:`ColumnSpec`.
+        ``hash_size``, ``one_hot``, ``fill``, ``where``, ``outcomes``, ``segments``: see :class:`ColumnSpec`.
 
     Examples
     --------

@@ -228,7 +228,7 @@ class BlockScorer:
     def training_batch(self, positions: IntArray, probabilities: FloatArray) -> TrainingBatch:
         """Return the events at these positions, copied out of the log."""
         columns = self._log.columns
-        actions, rewards, rows = columns.actions[positions], columns.rewards[positions], columns.rows[positions]
+        actions, rewards, rows = columns.actions[positions], columns.learned_rewards[positions], columns.rows[positions]
         return TrainingBatch(self._contexts[positions], actions, rewards, probabilities, rows)
 
     def _validated(self, raw: Any, start: int, end: int) -> FloatArray:
@@ -314,7 +314,7 @@ def update_on_events(policy: Any, log: Log, probabilities: FloatArray, rewards: 
 
     It gets copies of actions and rewards.
     """
-    rewards = log.columns.rewards if rewards is None else rewards
+    rewards = log.columns.learned_rewards if rewards is None else rewards
     columns = log.columns.actions.copy(), rewards.copy(), probabilities, log.columns.rows
     update_policy(policy, TrainingBatch(contexts_for(policy, log), *columns))
 

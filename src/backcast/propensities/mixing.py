@@ -9,6 +9,7 @@ import numpy as np
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, concat_contexts, is_sparse
 from backcast._log_validation import EncodedActions
+from backcast._outcome_columns import EncodedSegments, merge_segments
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, replace_columns
 
@@ -60,6 +61,8 @@ def mix_logs(logs: Sequence[Log], loggers: Sequence[Any]) -> Log:
         reward_range=(min(ranges)[0], max(high for _, high in ranges)) if len(ranges) == len(logs) else None,
         logging_probabilities=mixture,
         feature_names=logs[0].feature_names,
+        outcomes={name: np.concatenate([log.outcomes[name] for log in logs]) for name in logs[0].outcome_names},
+        segments=merge_segments([EncodedSegments(log.columns.segments, log.segment_columns) for log in logs]),
     )
     return replace_columns(union, propensities_estimated=any(log.propensities_estimated for log in logs))
 
@@ -85,6 +88,8 @@ def _check_logs_match(logs: list[Log], loggers: list[Any]) -> None:
             raise LogError(
                 f"log {index} has other action labels than log 0; read all of them with the same action_labels"
             )
+        if (log.outcome_names, log.segment_names) != (logs[0].outcome_names, logs[0].segment_names):
+            raise LogError(f"log {index} has other outcomes or segment columns than log 0; give all of them the same")
         shape, first_shape = log.columns.contexts.shape, logs[0].columns.contexts.shape
         if shape[1:] != first_shape[1:]:
             raise LogError(

@@ -14,6 +14,7 @@ from backcast._format import (
     format_change,
     format_interval,
     format_level,
+    format_number,
     format_percent,
     format_value,
     join_names,
@@ -21,7 +22,13 @@ from backcast._format import (
 )
 from backcast.errors import OptionError, printable
 from backcast.estimate import LOGGED, Difference, Estimate
-from backcast.verdict import Verdict, describe_lift, judge, judge_lifts
+from backcast.guardrails import GuardrailResult
+from backcast.verdict import Decision, Verdict, decide_lift, describe_lift, judge, judge_lifts
+
+LEARNING_CELLS = (
+    *("break_even", "break_even_interval", "payback", "payback_interval"),
+    *("first_round", "after", "after_interval", "end", "end_interval"),
+)
 
 
 @dataclass(frozen=True)
@@ -30,6 +37,7 @@ class ResultSummary:
 
     A difference is the first policy minus the second, as in the comparison. ``ranking`` holds ``(name, probability)``
     pairs; ``notes`` concern all estimates. ``lifts`` are relative to the ``baseline``, by name of the policy.
+    ``comparison`` is what was summarized, for its outcomes and segments; None if it was another result.
     """
 
     estimates: dict[str, Estimate]
@@ -39,6 +47,8 @@ class ResultSummary:
     baseline: Estimate | None = None
     baseline_name: str = LOGGED
     lifts: dict[str, Difference] = field(default_factory=dict)
+    guardrails: tuple[GuardrailResult, ...] = ()
+    comparison: Any = None
 
     @property
     def baseline_value(self) -> float | None:
@@ -87,6 +97,8 @@ def summarize(result: Any) -> ResultSummary:
             printable(name): replace(lift, first=printable(lift.first), second=printable(lift.second))
             for name, lift in getattr(result, "lifts", {}).items()
         },
+        tuple(replace(each, policy=printable(each.policy)) for each in getattr(result, "guardrails", ())),
+        result if hasattr(result, "outcomes") else None,
     )
 
 
@@ -98,34 +110,61 @@ def _sort_differences(differences: tuple[Any, ...], ranks: Mapping[str, int]) ->
 
 def verdict(summary: ResultSummary) -> str:
     """Return what is decided, first about the baseline, the highest estimate, how reliable it is, and the next step."""
-    best, several = summary.estimates[summary.best], len(summary.estimates) > 1
-    interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
-    lead = "has the highest estimate:" if several else "would have earned"
-    highest = f"{summary.best} {lead} {format_value(best)} per round{interval}."
-    reliability = best.reliability
+    if summary.comparison is not None and summary.comparison.outcome:
+        return f"Values are {printable(summary.comparison.outcome)} per round, of which more may be better or worse."
+    highest, reliability = describe_highest(summary), summary.estimates[summary.best].reliability
     decided = decide(summary)
     if decided is None:
         lift = summary.lifts.get(summary.best)
-        sentences = [highest, describe_lift(lift) if lift is not None and reliability.is_trustworthy else ""]
+        sentences = [highest]
+        if lift is not None and reliability.is_trustworthy:
+            sentences.append(describe_lift(lift, summary.estimates[summary.best].break_even))
     else:
         # the verdict on a baseline comes first; one on the other policies follows the highest of them
         first = [decided.sentence, highest] if summary.baseline is not None else [highest, decided.sentence]
         sentences = [*first, *(f"{reason}." for reason in decided.reasons), decided.next_step]
         if decided.decision == "not trustworthy":
             return " ".join(filter(None, sentences))
+    return " ".join(filter(None, [*sentences, caution(summary), reliability.next_step]))
+
+
+def describe_highest(summary: ResultSummary) -> str:
+    """Return the policy with the highest estimate, or the only one, with its interval."""
+    best, several = summary.estimates[summary.best], len(summary.estimates) > 1
+    interval = f" ({format_level(best.interval)} interval {format_interval(best.interval)})" if best.interval else ""
+    lead = "has the highest estimate:" if several else "would have earned"
+    return f"{summary.best} {lead} {format_value(best)} per round{interval}."
+
+
+def caution(summary: ResultSummary) -> str:
+    """Return how reliable the highest estimate is."""
+    reliability = summary.estimates[summary.best].reliability
     if reliability.reasons:
         advice = "Use it with caution" if reliability.is_trustworthy else "Do not rely on it"
-        sentences += [f"{advice} ({'; '.join(reliability.reasons)}).", reliability.next_step]
-    else:
-        sentences.append(f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}.")
-    return " ".join(filter(None, sentences))
+        return f"{advice} ({'; '.join(reliability.reasons)})."
+    return f"The diagnostics {'show no problem' if reliability.grade else 'were not graded'}."
 
 
 def decide(summary: ResultSummary) -> Verdict | None:
-    """Return the verdict on the policies and their baseline; None for one estimate without a baseline."""
+    """Return the verdict on the policies and their baseline; None for one estimate without a baseline.
+
+    There is none on another outcome than the reward.
+    """
+    if summary.comparison is not None and summary.comparison.outcome:
+        return None
     if summary.baseline is not None:
-        return judge_lifts(summary.estimates, summary.baseline, summary.baseline_name, summary.lifts)
+        return judge_lifts(
+            summary.estimates, summary.baseline, summary.baseline_name, summary.lifts, summary.guardrails
+        )
     return judge(summary.estimates, summary.differences) if len(summary.estimates) > 1 else None
+
+
+def lift_decisions(summary: ResultSummary) -> dict[str, Decision]:
+    """Return the decision on each policy and the baseline; of one estimate, on the policy and the log."""
+    if summary.baseline is None:
+        return {name: decide_lift(summary.estimates[name], lift) for name, lift in summary.lifts.items()}
+    decided = decide(summary)
+    return {} if decided is None else dict(decided.policies)
 
 
 def policy_rows(summary: ResultSummary) -> list[dict[str, Any]]:
@@ -164,6 +203,38 @@ def _lift_cells(lift: Difference | None) -> dict[str, str]:
         "relative": "" if relative is None else format_change(lift.relative, relative),
         "relative_interval": " to ".join(format_change(end, relative) for end in ends),
     }
+
+
+def learning_rows(summary: ResultSummary) -> list[dict[str, str]]:
+    """Return one row per policy with a break-even round or a value after learning, as text; empty cells without one."""
+    rows = []
+    for name, estimate in summary.estimates.items():
+        even, after = estimate.break_even, estimate.after_learning
+        if even is None and after is None:
+            continue
+        row = {"name": name, **dict.fromkeys(LEARNING_CELLS, "")}
+        if even is not None:
+            row |= {
+                "break_even": _format_round(even.round, even.horizon),
+                "break_even_interval": even.interval.to_text(even.horizon),
+                "payback": _format_round(even.payback, even.horizon),
+                "payback_interval": even.payback_interval.to_text(even.horizon),
+            }
+        if after is not None:
+            row |= {
+                "after": round_by_width(after.value, after.interval),
+                "after_interval": format_interval(after.interval),
+                "first_round": format_number(after.first_round),
+            }
+            if after.end_interval is not None:
+                row["end"] = round_by_width(after.end_value, after.end_interval)
+                row["end_interval"] = format_interval(after.end_interval)
+        rows.append(row)
+    return rows
+
+
+def _format_round(number: int | None, horizon: int) -> str:
+    return f"not within {horizon:,}" if number is None else f"{number:,}"
 
 
 def describe_interval(estimate: Estimate) -> str:

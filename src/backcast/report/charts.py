@@ -7,7 +7,7 @@ least 3 to 1 on the white and on the dark background.
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -19,7 +19,7 @@ from backcast._format import (
     format_percent,
     round_by_width,
 )
-from backcast.estimate import Interval
+from backcast.estimate import Difference, Interval
 from backcast.planning import Need, Plan
 from backcast.report._summary import ResultSummary, summarize
 
@@ -32,6 +32,7 @@ WIDTH, PLAN_HEIGHT = 640, 300
 PLAN_POINTS = 60  # of a power curve
 VALUE_TITLE = "average reward per round"
 DIFFERENCE_TITLE = "difference in average reward per round"
+LIFT_TITLE = "more per round than the baseline"
 
 
 def plot_result(result: Any) -> Any:
@@ -63,22 +64,29 @@ def _values_layers(alt: Any, summary: ResultSummary) -> Any:
         rows.append(_interval_row("policy", name, estimate.value, interval, method))
     colour = alt.Color("policy:N", scale=policy_scale(alt, summary, COLOURS), legend=None)
     layers = _interval_layers(alt, rows, "policy", VALUE_TITLE, colour)
-    chart = _set_size(alt.layer(*_baseline_layers(alt, summary, "x"), *layers), rows, "policy", "Values")
+    marks = [] if summary.baseline_value is None else [_mark_layer(alt, rows, "policy", summary.baseline_value)]
+    chart = _set_size(alt.layer(*marks, *layers), rows, "policy", "Values")
     return chart.properties(description=f"{chart.description}{_describe_baseline(summary)}")
 
 
-def _baseline_layers(alt: Any, summary: ResultSummary, channel: str) -> list[Any]:
+def _mark_layer(alt: Any, rows: list[dict[str, Any]], key: str, value: float) -> Any:
+    """Return a mark at this value on the line of each row; one line over all rows would cross their names."""
+    data = [{key: row[key], "mark": finite_or_none(value)} for row in rows]
+    mark = alt.Chart(alt.Data(values=data)).mark_tick(orient="vertical", thickness=2, size=18, color=GREY, opacity=1)
+    return mark.encode(x="mark:Q", y=_position(alt, rows, key))
+
+
+def _baseline_layers(alt: Any, summary: ResultSummary) -> list[Any]:
     """Return a dashed line at the value of the baseline; none without one."""
     if summary.baseline_value is None:
         return []
     rule = alt.Chart(alt.Data(values=[{"baseline": finite_or_none(summary.baseline_value)}]))
-    rule = rule.mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.5)
-    return [rule.encode(**{channel: alt.X("baseline:Q") if channel == "x" else alt.Y("baseline:Q")})]
+    return [rule.mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=2).encode(y="baseline:Q")]
 
 
 def _describe_baseline(summary: ResultSummary) -> str:
     value = summary.baseline_value
-    return "" if value is None else f" Dashed line: the baseline, {summary.baseline_name}, {format_number(value)}."
+    return "" if value is None else f" Grey: the baseline, {summary.baseline_name}, {format_number(value)}."
 
 
 def _interval_row(key: str, name: str, value: float, interval: Interval | None, method: str) -> dict[str, Any]:
@@ -101,24 +109,37 @@ def differences_chart(summary: ResultSummary) -> Any:
     return apply_style(_differences_layers(alt, summary))
 
 
+def lifts_chart(summary: ResultSummary) -> Any:
+    """Draw a point and an interval for the lift of each policy over the baseline, best first."""
+    import altair as alt
+
+    lifts = {name: summary.lifts[name] for name in summary.estimates if name in summary.lifts}
+    return apply_style(_signed_layers(alt, lifts, "policy", LIFT_TITLE, "Lifts over the baseline"))
+
+
 def _differences_layers(alt: Any, summary: ResultSummary) -> Any:
+    differences = {f"{each.first} minus {each.second}": each for each in summary.differences}
+    return _signed_layers(alt, differences, "difference", DIFFERENCE_TITLE, "Paired differences")
+
+
+def _signed_layers(alt: Any, differences: Mapping[str, Difference], key: str, title: str, what: str) -> Any:
+    """Return differences by name against zero."""
     rows = []
-    for difference in summary.differences:
-        interval, name = difference.interval, f"{difference.first} minus {difference.second}"
+    for name, difference in differences.items():
+        interval = difference.interval
         sign = "unclear" if interval.low <= 0 <= interval.high else "clear"
-        rows.append(_interval_row("difference", name, difference.value, interval, interval.method) | {"sign": sign})
+        rows.append(_interval_row(key, name, difference.value, interval, interval.method) | {"sign": sign})
     colour = alt.Color("sign:N", scale=alt.Scale(domain=["clear", "unclear"], range=COLOURS[:2]), legend=None)
-    layers = _interval_layers(alt, rows, "difference", DIFFERENCE_TITLE, colour)
+    layers = _interval_layers(alt, rows, key, title, colour)
     # filled if the interval excludes zero, else hollow: colour alone would not be visible to everyone
     fill = alt.condition("datum.sign == 'clear'", alt.value(COLOURS[0]), alt.value("transparent"))
     layers[1] = layers[1].mark_point(filled=False, size=90, opacity=1, strokeWidth=2).encode(fill=fill)
-    zero = alt.Chart(alt.Data(values=[{"zero": 0}])).mark_rule(strokeDash=[4, 3], color=GREY, strokeWidth=1.5)
-    return _set_size(alt.layer(zero.encode(x="zero:Q"), *layers), rows, "difference", "Paired differences")
+    return _set_size(alt.layer(_mark_layer(alt, rows, key, 0.0), *layers), rows, key, what)
 
 
 def _interval_layers(alt: Any, rows: list[dict[str, Any]], key: str, title: str, colour: Any) -> list[Any]:
     """Return layers of interval lines (unless no row has one), points and names, in the order of the rows."""
-    position = alt.Y(f"{key}:N", title=None, scale=alt.Scale(domain=[row[key] for row in rows]), axis=None)
+    position = _position(alt, rows, key)
     base = alt.Chart(alt.Data(values=rows)).encode(
         y=position, color=colour, tooltip=tooltip(alt, (key, "value", "interval", "method"))
     )
@@ -131,9 +152,14 @@ def _interval_layers(alt: Any, rows: list[dict[str, Any]], key: str, title: str,
     return [base.mark_rule(strokeWidth=2.5).encode(x=_axis(alt, "low", title), x2="high:Q"), points, names]
 
 
+def _position(alt: Any, rows: list[dict[str, Any]], key: str) -> Any:
+    return alt.Y(f"{key}:N", title=None, scale=alt.Scale(domain=[row[key] for row in rows]), axis=None)
+
+
 def _axis(alt: Any, field: str, title: str, *, vertical: bool = False) -> Any:
+    """Return the axis of values; a horizontal one has no grid, which would cross the names above the lines."""
     channel = alt.Y if vertical else alt.X
-    return channel(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6))
+    return channel(f"{field}:Q", title=title, scale=alt.Scale(zero=False), axis=alt.Axis(tickCount=6, grid=vertical))
 
 
 def _set_size(chart: Any, rows: list[dict[str, Any]], key: str, title: str) -> Any:
@@ -158,7 +184,7 @@ def curves_chart(summary: ResultSummary) -> Any:
     lines = line_layers(alt, base, summary, learners, ("policy", "rounds", "value", "band"))
     texts = "; ".join(_describe_curve(name, [row for row in rows if row["policy"] == name]) for name in learners)
     description = f"Average reward by round, as each policy learns. {texts}.{_describe_baseline(summary)}"
-    return finish_chart(alt, [*_baseline_layers(alt, summary, "y"), bands, *lines], 300, description)
+    return finish_chart(alt, [*_baseline_layers(alt, summary), bands, *lines], 300, description)
 
 
 def line_layers(

@@ -119,7 +119,7 @@ def _actions_chart(alt: Any, summary: ResultSummary, replays: Replays) -> Any:
     rows = list(action_shares(replays))
     actions = list(dict.fromkeys(row["action"] for row in rows))
     position = alt.Y("action:N", title=None, scale=alt.Scale(domain=actions, paddingInner=0.35), axis=None)
-    share = alt.X("x:Q", title="share of choices", axis=alt.Axis(format="%", tickCount=5))
+    share = alt.X("x:Q", title="share of choices", axis=alt.Axis(format="%", tickCount=5, grid=False))
     tooltips = tooltip(alt, ("policy", "action", "share"))
     logged = alt.Chart(alt.Data(values=[row for row in rows if row["logged"]]))
     bars = logged.mark_bar(color=GREY, opacity=0.35, height=16).encode(y=position, x=share, tooltip=tooltips)

@@ -21,8 +21,8 @@ from backcast._format import (
     round_by_width,
 )
 from backcast.errors import printable
-from backcast.estimate import Estimate
-from backcast.report._summary import ResultSummary, difference_rows, policy_rows
+from backcast.estimate import LOGGED, Estimate
+from backcast.report._summary import ResultSummary, difference_rows, learning_rows, policy_rows
 
 if TYPE_CHECKING:
     from rich.table import Table
@@ -57,6 +57,8 @@ def estimate_text(estimate: Estimate) -> str:
     lines = [
         ("interval", _describe_interval(estimate)),
         ("lift", _describe_lift(estimate)),
+        ("break-even", _describe_break_even(estimate)),
+        ("learned", _describe_after_learning(estimate)),
         ("estimand", describe_estimand(estimate)),
         ("method", _describe_method(estimate)),
         ("accepted", _describe_acceptance(diagnostics)),
@@ -95,6 +97,32 @@ def _describe_lift(estimate: Estimate) -> str:
     share = "" if lift.relative_interval is None else f", {format_change(lift.relative, lift.relative_interval)}"
     value = round_by_width(lift.value, lift.interval)
     return f"{value} over the log's own mean{share} ({format_level(lift.interval)} {format_interval(lift.interval)})"
+
+
+def _describe_break_even(estimate: Estimate) -> str:
+    """Return from which round on the policy earns more than the baseline, and when it has paid; empty if not known."""
+    found = estimate.break_even
+    if found is None:
+        return ""
+    level, within = f"{100 * found.level:g} %", f"not within {found.horizon:,} rounds"
+    baseline = "the log did" if found.baseline == LOGGED else found.baseline
+    first, paid = (each.to_text(found.horizon) for each in (found.interval, found.payback_interval))
+    more = within if found.round is None else f"from round {found.round:,} on"
+    back = within if found.payback is None else f"by round {found.payback:,}"
+    return f"earns more than {baseline} {more} ({level} {first}); has paid for its learning {back} ({level} {paid})"
+
+
+def _describe_after_learning(estimate: Estimate) -> str:
+    """Return what the policy earns in its last rounds and frozen after them; empty if not known."""
+    after = estimate.after_learning
+    if after is None:
+        return ""
+    level, rounds = format_level(after.interval), f"rounds {after.first_round:,} to {estimate.horizon:,}"
+    text = f"{round_by_width(after.value, after.interval)} in {rounds} ({level} {format_interval(after.interval)})"
+    if after.end_interval is None:
+        return text
+    end = round_by_width(after.end_value, after.end_interval)
+    return f"{text}; {end} frozen at the end ({level} {format_interval(after.end_interval)})"
 
 
 def _describe_method(estimate: Estimate) -> str:
@@ -180,7 +208,7 @@ def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
 
 
 def estimates_table(summary: ResultSummary) -> Table:
-    """Return a rich table of estimates, the baseline and then best first: value, interval, lift, reliability."""
+    """Return a rich table of estimates, the baseline and then best first: value, interval, reliability."""
     from rich.text import Text
 
     estimates = summary.estimates
@@ -190,24 +218,14 @@ def estimates_table(summary: ResultSummary) -> Table:
     }
     with_rates = not all(map(math.isnan, rates.values()))
     interval = f"{levels.pop()} interval" if len(levels) == 1 else "interval"
-    rows = policy_rows(summary)
     optional: dict[str, tuple[bool, Mapping[str, Any]]] = {
-        "accepted": (with_rates, RIGHT),
-        "lift": (bool(summary.lifts), NUMBER),
-        "in %": (any(row["relative"] for row in rows), NUMBER),
-        "its interval": (any(row["relative"] for row in rows), NO_WRAP),
-        "best": (bool(summary.ranking), RIGHT),
+        "accepted": (with_rates, NUMBER),
+        "best": (bool(summary.ranking), NUMBER),
     }
     shown = {name: options for name, (is_shown, options) in optional.items() if is_shown}
-    table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": FOLD})
-    for row in rows:
-        cells = {
-            "accepted": format_percent(rates.get(row["name"], math.nan)),
-            "lift": row["lift"],
-            "in %": row["relative"],
-            "its interval": row["relative_interval"],
-            "best": row["best"],
-        }
+    table = make_table({"policy": FOLD, "value": NUMBER, interval: NO_WRAP, **shown, "reliability": NO_WRAP})
+    for row in policy_rows(summary):
+        cells = {"accepted": format_percent(rates.get(row["name"], math.nan)), "best": row["best"]}
         # Text, not markup: a name such as "[red]" is shown unchanged
         table.add_row(
             Text(row["name"]),
@@ -219,6 +237,22 @@ def estimates_table(summary: ResultSummary) -> Table:
     return table
 
 
+def lifts_table(summary: ResultSummary) -> Table:
+    """Return a rich table of the lifts over the baseline, per round and as a share of it."""
+    from rich.text import Text
+
+    rows = [row for row in policy_rows(summary) if row["lift"]]
+    title = f"lift over {printable(summary.baseline_name)}"
+    columns: dict[str, Mapping[str, Any]] = {title: FOLD, "per round": NUMBER, "interval": NO_WRAP}
+    if any(row["relative"] for row in rows):
+        columns |= {"in %": NUMBER, "interval in %": NO_WRAP}
+    table = make_table(columns)
+    for row in rows:
+        cells = [row["lift"], row["lift_interval"], row["relative"], row["relative_interval"]]
+        table.add_row(Text(row["name"]), *cells[: len(columns) - 1])
+    return table
+
+
 def differences_table(summary: ResultSummary) -> Table:
     """Return a rich table of the paired differences of a comparison."""
     from rich.text import Text
@@ -227,3 +261,43 @@ def differences_table(summary: ResultSummary) -> Table:
     for row in difference_rows(summary):
         table.add_row(Text(row["name"]), row["value"], row["interval"])
     return table
+
+
+def learning_table(summary: ResultSummary) -> Table:
+    """Return a rich table of break-even rounds and values after learning, with a line for intervals."""
+    from rich.text import Text
+
+    titles = ("earns more from round", "has paid by round", "in the last rounds", "frozen at the end")
+    table = make_table({"policy": FOLD, **dict.fromkeys(titles, RIGHT)})
+    for row in learning_rows(summary):
+        names = ("break_even", "payback", "after", "end")
+        cells = (f"{row[name]}\n({row[f'{name}_interval']})" if row[name] else "" for name in names)
+        table.add_row(Text(row["name"]), *cells)
+    return table
+
+
+def outcome_tables(summary: ResultSummary) -> list[Table]:
+    """Return rich tables of further outcomes, guardrails and segments of a comparison; none if it has none."""
+    from rich.text import Text
+
+    from backcast.report.outcomes import guardrail_rows, outcome_rows, segment_rows
+
+    comparison = summary.comparison
+    if comparison is None:
+        return []
+    lifts: dict[str, Mapping[str, Any]] = {"lift": NUMBER, "interval": NO_WRAP, "relative": NUMBER}
+    contents: list[tuple[dict[str, Mapping[str, Any]], list[dict[str, str]]]] = [
+        ({"outcome": NO_WRAP, "policy": NO_WRAP, "value": NUMBER, **lifts}, outcome_rows(comparison)),
+        ({"guardrail": FOLD, "policy": NO_WRAP, "outcome": NO_WRAP, "reason": FOLD}, guardrail_rows(comparison)),
+    ]
+    for column in comparison.segments:
+        rows = [{**row, column: row["segment"]} for row in segment_rows(comparison, column)]
+        contents.append(({column: NO_WRAP, "policy": NO_WRAP, "events": NUMBER, **lifts, "decision": NO_WRAP}, rows))
+    tables = []
+    for columns, rows in contents:
+        if rows:
+            table = make_table({"in %" if name == "relative" else name: each for name, each in columns.items()})
+            for row in rows:
+                table.add_row(*(Text(row[name]) for name in columns))
+            tables.append(table)
+    return tables
