@@ -131,8 +131,8 @@ class Difference(ContentEquality):
         return f"{self.first} - {self.second}: {self.value:+.4g} {self.interval}{share}"
 
 
-@dataclass(frozen=True)
-class BiasEstimate:
+@dataclass(frozen=True, eq=False)
+class BiasEstimate(ContentEquality):
     """Estimated bias of a value in units of reward, its standard error, and the method.
 
     The bias is that of a simulated history: events ran out, or acceptance probabilities were cut off. An interval is
@@ -152,6 +152,9 @@ class BiasEstimate:
     def size(self) -> float:
         """The larger of the absolute bias and its error, which is added to a standard error in quadrature."""
         return max(abs(self.value), self.std_error)
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2g} ± {self.std_error:.2g} ({self.method})"
 
 
 @dataclass(frozen=True, eq=False)

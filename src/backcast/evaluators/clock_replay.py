@@ -47,7 +47,7 @@ from backcast.reward_models.low_variance import LowVariance
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
 SAFE_METER = 0.5  # meters that are not expected to be larger do not pass 1
-LARGEST_UNUSED_EXHAUSTION = 0.5  # exhausted mass per round up to which V_t is read on unused events (bench/accuracy)
+LARGEST_UNUSED_EXHAUSTION = 0.3  # exhausted mass per round up to which V_t is read on unused events (bench/accuracy)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
 
