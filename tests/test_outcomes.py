@@ -226,6 +226,7 @@ def test_learners_learn_from_the_reward_whatever_is_read(evaluator: Any, replica
         # nothing changes by reading more
         assert found.estimates[name].value == alone.estimates[name].value
         assert found.estimates[name].std_error == alone.estimates[name].std_error
+        assert found.outcomes["ms"].estimates[name].break_even is None
         # an outcome that is the reward is read as the reward
         copy = found.outcomes["copy"].estimates[name]
         assert copy.value == pytest.approx(found.estimates[name].value, abs=1e-12)

@@ -1,6 +1,6 @@
 """Coverage of break-even rounds and of values after learning, where the curve of the policy is known.
 
-    python -m bench.accuracy.break_even --logs 400
+    python -m bench.accuracy.break_even --logs 100
 
 Contextless worlds, so that many live runs at once give V_t to three digits: UCB1, and a policy that plays each action
 in proportion to one more than twice what it has earned. Rewards are 0 or 1.
@@ -167,7 +167,7 @@ def measure(world: World, logs: int, passes: int) -> dict[str, float]:
 def main() -> None:
     """Print a table of all worlds."""
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--logs", type=int, default=400)
+    parser.add_argument("--logs", type=int, default=100)
     parser.add_argument("--passes", type=int, default=32)
     parser.add_argument("--worlds", nargs="*")
     options = parser.parse_args()

@@ -35,7 +35,7 @@ USELESS_CERTIFICATE = 0.5  # from here on reports grade the certificate as poor
 PASSES = 100  # passes of clock replay that must be affordable
 COMPILED_LIMIT = 5e9  # events that a compiled policy may score in all
 PYTHON_LIMIT = 1e9  # events that a Python policy may score in all
-THOMPSON_COST = 3000  # its probabilities are integrals: tens of microseconds per event, not tens of nanoseconds
+THOMPSON_COST = 40  # its probabilities are integrals: about a microsecond per event, not tens of nanoseconds
 
 
 class Order(NamedTuple):

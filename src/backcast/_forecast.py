@@ -23,7 +23,7 @@ from backcast.policies.linear import LinearThompson, LinUCB
 USUAL_PASSES = 48  # 16 pilot passes and 32 for the value, where their number is chosen by the log
 TIMED_EVENTS = 512  # events that a policy scores to measure its speed
 PRODUCT_SECONDS = 5e-10  # per product of a compiled policy
-INTEGRAL_SECONDS = 6e-5  # per event of LinearThompson, whose probabilities are integrals
+INTEGRAL_SECONDS = 8e-8  # per event and action of LinearThompson, whose probabilities are integrals
 ROUND_SECONDS = 2e-8  # per event and round of clock replay: reading and moving the clock
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
@@ -84,7 +84,9 @@ def seconds_per_event(policy: Any, log: Log) -> float:
     if isinstance(policy, CompiledPolicy):
         has_variances = isinstance(policy, LinUCB | LinearThompson)
         products = log.n_actions * max(1, log.n_features) ** (2 if has_variances else 1)
-        return PRODUCT_SECONDS * products + (INTEGRAL_SECONDS if isinstance(policy, LinearThompson) else 0.0)
+        return PRODUCT_SECONDS * products + (
+            INTEGRAL_SECONDS * log.n_actions if isinstance(policy, LinearThompson) else 0.0
+        )
     if getattr(policy, "repeats_log", False):
         return 0.0
     block = log[:TIMED_EVENTS]

@@ -28,14 +28,13 @@ from backcast.evaluators._disjoint_parts import PartResults
 from backcast.evaluators._logged_rewards import LoggedMean, logged_baseline
 from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import with_stream_model
-from backcast.grading import FEW_EVENTS
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe
 from backcast.policies.base import is_learning
 from backcast.reward_models.cross_fitting import as_out_of_sample, number_predictions, predict_out_of_sample
 from backcast.segments import Breakdown, SegmentResult
-from backcast.verdict import Decision
+from backcast.verdict import Decision, decide_lift
 
 LARGEST_TABLE = 1 << 27  # predictions of all events and actions that segments share: a gigabyte
 MOST_NAMED = 5  # pooled segments that a note names
@@ -208,9 +207,9 @@ def lift_influences(read: ReadEstimates, policy: str, baseline_name: str, log: L
 def joint_level(influences: Sequence[FloatArray | None], level: float) -> tuple[float, str]:
     """Return the level of each of several lifts such that all hold together, and the method.
 
-    >>> up, down = np.array([1.0, -1.0]), np.array([1.0, 1.0])
-    >>> joint_level([up, up], 0.95)[0], round(joint_level([up, None], 0.95)[0], 4)
-    (0.95, 0.975)
+    >>> up = np.array([1.0, -1.0])
+    >>> [round(joint_level(family, 0.95)[0], 3) for family in ([up, up], [up, None])]
+    [0.95, 0.975]
     """
     known = [each for each in influences if each is not None]
     if len(known) < len(influences) or len({each.size for each in known}) > 1:
@@ -295,10 +294,6 @@ def _precision_over_log(estimate: Estimate, read: ReadEstimates) -> Precision:
 def _decide(lift: Difference, estimate: Estimate, baseline: Estimate, *, is_pooled: bool) -> Decision:
     if is_pooled:
         return "unclear"
-    if not (estimate.reliability.is_trustworthy and baseline.reliability.is_trustworthy):
+    if not baseline.reliability.is_trustworthy:
         return "not trustworthy"
-    interval = lift.interval
-    few = lift.degrees_of_freedom + 1 < FEW_EVENTS
-    if few or not (interval.low > 0 or interval.high < 0):
-        return "unclear"
-    return "better" if interval.low > 0 else "worse"
+    return decide_lift(estimate, lift)

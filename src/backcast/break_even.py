@@ -9,10 +9,11 @@ from typing import NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
+from backcast._display import NotebookDisplay
 
 
 @dataclass(frozen=True)
-class RoundInterval:
+class RoundInterval(NotebookDisplay):
     """Confidence interval of a round; None is "not within the horizon", for ``low`` and thus for both ends.
 
     Examples
@@ -33,7 +34,7 @@ class RoundInterval:
 
 
 @dataclass(frozen=True)
-class BreakEven:
+class BreakEven(NotebookDisplay):
     """When a learning policy begins to earn more than a baseline, and when it has made up for what learning cost.
 
     With V_t what the policy earns in round t on average over live runs, and b the value of the baseline, the intervals

@@ -330,8 +330,9 @@ class Estimate(ContentEquality):
         the logged rewards, on the same events. None without a standard error, or for other quantities than the mean.
     break_even
         When a learning policy begins to earn more than the baseline, and when it has paid for its learning, with
-        intervals. The baseline is the mean of the logged rewards, or the policy that :func:`backcast.compare` was told.
-        None for fixed policies, and from evaluators whose curve has no standard error over logs.
+        intervals. The baseline is the mean of the logged rewards, or the policy that is the ``baseline`` of
+        :func:`backcast.compare`. None for fixed policies, and from evaluators whose curve has no standard error over
+        logs.
     after_learning
         What a learning policy earns in the last fifth of the rounds, and frozen at their end; None as above.
     provenance

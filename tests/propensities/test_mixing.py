@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from backcast._arrays import FloatArray
 from backcast.errors import LogError, OptionError
 from backcast.log import Log, replace_columns
-from backcast.policies import Uniform
+from backcast.policies import Fixed
 from backcast.propensities import mix_logs
 from backcast.propensities.mixing import balanced_probabilities
 from tests.support.logs import random_log
@@ -176,8 +176,8 @@ def test_outcomes_and_segments_are_mixed_too() -> None:
         Log(None, [0, 1], [0, 1], [0.5, 0.5], outcomes=outcomes, segments={"device": device})
         for outcomes, device in zip(columns, devices, strict=True)
     ]
-    mixed = mix_logs(logs, [Uniform(), Uniform()])
+    mixed = mix_logs(logs, [Fixed([0.5, 0.5]), Fixed([0.5, 0.5])])
     assert mixed.outcomes["ms"].tolist() == [1.0, 2.0, 3.0, 4.0]
     assert mixed.segments["device"].tolist() == ["phone", "desk", "watch", "phone"]
     with pytest.raises(LogError, match="other outcomes or segment columns"):
-        mix_logs([logs[0], Log(None, [0, 1], [0, 1], [0.5, 0.5])], [Uniform(), Uniform()])
+        mix_logs([logs[0], Log(None, [0, 1], [0, 1], [0.5, 0.5])], [Fixed([0.5, 0.5]), Fixed([0.5, 0.5])])

@@ -61,7 +61,7 @@ from backcast._kernels.dispatch import (
 from backcast._kernels.jit import compiled, uncached
 from backcast._parallel.stop import STOP_FLAG, raise_if_stopped
 from backcast.log import Log
-from backcast.policies._calls import probabilities_of, start_copy, update_on_events
+from backcast.policies._calls import BlockScorer, start_copy, update_policy
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
 
@@ -230,11 +230,12 @@ def _run_python(
     learning = is_learning(policy)
     batch_size = batch_size_of(policy) if learning else horizon
     rounds.plan_readings(batch_size, 1, rng)
+    scorer = BlockScorer(policy, log)
     t, tau = 0, 0.0
     while t < horizon and rounds.stop[0] == 0:
         if learning or t == 0:
             for start in range(0, len(log), SCORING_BLOCK):
-                probabilities = probabilities_of(policy, log[start : start + SCORING_BLOCK])
+                probabilities = scorer(start, min(start + SCORING_BLOCK, len(log)))
                 set_speeds_and_values(events, probabilities, start, meters)
             change_all_events(t, tau, events.uniforms, meters)
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)
@@ -242,8 +243,9 @@ def _run_python(
             break
         t += fired.size
         if learning and fired.size == batch_size and t < horizon:
-            probabilities = meters.speed[fired] * log.columns.propensities[fired]
-            update_on_events(policy, log[fired], probabilities, rounds.reward[t - fired.size : t])
+            chosen = meters.speed[fired] * log.columns.propensities[fired]
+            batch = scorer.training_batch(fired, chosen)
+            update_policy(policy, batch._replace(rewards=rounds.reward[t - fired.size : t].copy()))
     return t
 
 

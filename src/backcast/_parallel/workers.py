@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import os
 import signal
+import sys
 import time
 import warnings
 from collections import deque
@@ -107,13 +108,16 @@ def select_backend(
     ``threads`` means that jobs release the interpreter lock; ``one_by_one`` that each result is wanted as soon as it
     exists.
     """
-    from joblib.parallel import get_active_backend
-
     # threads cannot be killed, so a time limit needs processes
     prefer: Literal["threads"] | None = "threads" if threads and time_limit is None else None
+    options = _Options(n_jobs, prefer, time_limit, one_by_one)
+    if n_jobs in (None, 1) and "joblib" not in sys.modules:
+        # nobody can have selected another backend, and to import joblib takes a fifth of a second
+        return Backend(options, None)
+    from joblib.parallel import get_active_backend
+
     joblib_backend, context_jobs = get_active_backend(prefer=prefer)
     kind = type(joblib_backend).__name__
-    options = _Options(n_jobs, prefer, time_limit, one_by_one)
     if kind == "RayBackend":
         # joblib's default for Ray is one worker; a user who selects a cluster wants all of it
         whole_cluster = n_jobs is None and context_jobs in (None, 1)

@@ -249,7 +249,8 @@ class ReplicateTable:
         log = request.log
         if not (self.has_standard_errors and request.pairs_with_log and isinstance(log, Log)):
             return None, None
-        if not is_learning(request.policy):
+        # of another outcome or a segment, more may be better or worse, and few events carry each round
+        if not is_learning(request.policy) or log.columns.learned is not None:
             return None, None
         rewards = log.columns.rewards
         mean, error = float(rewards.mean()), float(rewards.std(ddof=1)) / math.sqrt(rewards.size)

@@ -469,10 +469,19 @@ def run_readings(
 
 
 def _with_history_of(first: PassResult, result: PassResult) -> PassResult:
-    """Return a result that shares what depends on the history alone, which is most of its memory."""
+    """Return the result of a reading without what only break-even rounds need.
+
+    What depends on the history alone is that of the first result: together they are most of the memory.
+    """
     if not first.compensator.size:
         return result
-    return result._replace(rows=first.rows, accepted=first.accepted, edges=first.edges, compensator=first.compensator)
+    shared: dict[str, Any] = {
+        "rows": first.rows,
+        "accepted": first.accepted,
+        "edges": first.edges,
+        "compensator": first.compensator,
+    }
+    return result._replace(**shared, readings=NO_VALUES)
 
 
 def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
-from scipy import optimize, special
+from scipy import special
 
 from backcast._arrays import FloatArray
 from backcast._validation import at_least, count
@@ -204,11 +204,13 @@ def mixture_boundary(variation: float, rho: float, alpha: float) -> float:
     >>> round(math.exp(-log_mixture(boundary, 10.0, 1.0)), 6)
     0.05
     """
+    from scipy.optimize import brentq
+
     goal = math.log(1 / alpha)
     high = 1.0
     while log_mixture(high, variation, rho) < goal:
         high *= 2
-    return float(optimize.brentq(lambda s: log_mixture(s, variation, rho) - goal, 0.0, high, xtol=1e-10))
+    return float(brentq(lambda s: log_mixture(s, variation, rho) - goal, 0.0, high, xtol=1e-10))
 
 
 @dataclass(frozen=True)

@@ -309,13 +309,9 @@ def update_policy(policy: Any, batch: TrainingBatch) -> None:
         ) from problem
 
 
-def update_on_events(policy: Any, log: Log, probabilities: FloatArray, rewards: FloatArray | None = None) -> None:
-    """Update the policy on all events of a log, in order, with other rewards if given.
-
-    It gets copies of actions and rewards.
-    """
-    rewards = log.columns.learned_rewards if rewards is None else rewards
-    columns = log.columns.actions.copy(), rewards.copy(), probabilities, log.columns.rows
+def update_on_events(policy: Any, log: Log, probabilities: FloatArray) -> None:
+    """Update the policy on all events of a log, in order; it gets copies of actions and rewards."""
+    columns = log.columns.actions.copy(), log.columns.learned_rewards.copy(), probabilities, log.columns.rows
     update_policy(policy, TrainingBatch(contexts_for(policy, log), *columns))
 
 

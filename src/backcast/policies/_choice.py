@@ -1,19 +1,11 @@
-"""From scores to probabilities, compiled: argmax, epsilon-greedy, softmax, and the probability of being the maximum."""
+"""From scores to probabilities, compiled: argmax, epsilon-greedy and softmax."""
 
 from __future__ import annotations
-
-import math
 
 import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray
 from backcast._kernels.jit import compiled, inlined
-
-NODES, WEIGHTS = np.polynomial.legendre.leggauss(20)  # of the quadrature within a panel
-TAIL_SDS = 8.0  # standard deviations beyond which a normal tail (6e-16) does not count
-PANEL_SDS = 6.0  # standard deviations around a mean within which its density and distribution function change
-SQRT_2 = math.sqrt(2.0)
-SQRT_2PI = math.sqrt(2.0 * math.pi)
 
 
 @compiled
@@ -114,81 +106,3 @@ def softmax(scores: FloatArray, temperature: float, available: BoolArray, k: int
         total += scores[a]
     for a in range(scores.size):
         scores[a] /= total
-
-
-@compiled
-def win_probabilities(means: FloatArray, sds: FloatArray, available: BoolArray, k: int) -> None:
-    """Overwrite ``means`` by the probability that each eligible action's Gaussian draw is the largest.
-
-    ``P(a wins) = integral phi_a(z) prod_{b != a} Phi_b(z) dz`` with the density phi and distribution function Phi of
-    each action, by Gauss-Legendre quadrature in panels between the points where these functions change.
-
-    >>> means = np.array([1.0, 0.0])
-    >>> win_probabilities(means, np.array([0.6, 0.8]), np.ones((0, 0), dtype=np.bool_), 0)
-    >>> means.round(6)
-    array([0.841345, 0.158655])
-
-    By hand: the difference is N(1, 1), so the first wins with probability Phi(1) = 0.841345.
-    """
-    # step 1: means and standard deviations of the eligible actions
-    mean, sd, eligible = np.empty(means.size), np.empty(means.size), 0
-    for a in range(means.size):
-        if is_available(available, k, a):
-            mean[eligible], sd[eligible] = means[a], sds[a]
-            eligible += 1
-    mean, sd = mean[:eligible], sd[:eligible]
-    largest_sd = sd.max()
-    if largest_sd <= 0.0:
-        argmax_probabilities(means, available, k)
-        return
-    # a draw without variance has no density: give it a tiny one
-    tiny = 1e-9 * (largest_sd + mean.max() - mean.min())
-    for a in range(eligible):
-        sd[a] = max(sd[a], tiny)
-    # step 2: integrate, panel by panel
-    wins, below = np.zeros(eligible), np.empty(eligible)
-    edges = panel_edges(mean, sd)
-    for panel in range(edges.size - 1):
-        half = 0.5 * (edges[panel + 1] - edges[panel])
-        if half > 0.0:
-            for i in range(NODES.size):
-                z = edges[panel] + half * (1.0 + NODES[i])
-                add_integrand(z, WEIGHTS[i] * half, mean, sd, below, wins)
-    # step 3: normalise, and write back to the positions of the eligible actions
-    total, index = wins.sum(), 0
-    for a in range(means.size):
-        means[a] = 0.0
-        if is_available(available, k, a):
-            means[a] = wins[index] / total
-            index += 1
-
-
-@compiled
-def panel_edges(means: FloatArray, sds: FloatArray) -> FloatArray:
-    """Sorted ends of the panels: ``mean, mean ± PANEL_SDS sd`` of every action, within the range of the maximum."""
-    low, high = means[0] - TAIL_SDS * sds[0], means[0] + TAIL_SDS * sds[0]
-    for a in range(1, means.size):
-        low, high = max(low, means[a] - TAIL_SDS * sds[a]), max(high, means[a] + TAIL_SDS * sds[a])
-    edges = np.empty(3 * means.size + 2)
-    edges[-2], edges[-1] = low, high
-    for a in range(means.size):
-        for i in range(3):
-            edges[3 * a + i] = min(max(means[a] + (i - 1) * PANEL_SDS * sds[a], low), high)
-    edges.sort()
-    return edges
-
-
-@compiled
-def add_integrand(
-    z: float, weight: float, mean: FloatArray, sd: FloatArray, below: FloatArray, wins: FloatArray
-) -> None:
-    """Add ``weight * phi_a(z) prod_{b != a} Phi_b(z)`` to ``wins[a]`` of every action (``below`` is scratch)."""
-    for b in range(mean.size):
-        below[b] = 0.5 * math.erfc((mean[b] - z) / sd[b] / SQRT_2)
-    for a in range(mean.size):
-        score = (z - mean[a]) / sd[a]
-        density = math.exp(-0.5 * score * score) / (sd[a] * SQRT_2PI)
-        for b in range(mean.size):
-            if b != a:
-                density *= below[b]
-        wins[a] += weight * density

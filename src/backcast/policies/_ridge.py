@@ -92,6 +92,15 @@ def ridge_with_variances(n_actions: int, n_features: int, has_action_features: b
     return new._replace(packed=packed, products=np.zeros(packed.shape[0]), sds=np.zeros(n_actions))
 
 
+def has_long_batches(ridge: Ridge, batch_size: int) -> bool:
+    """Whether scoring all events anew after a batch is cheaper than updating their predictions for each of its events.
+
+    An update costs a dot product per event, scoring anew a quadratic form per event and model.
+    """
+    n_features, n_models = ridge.theta.shape
+    return bool(batch_size > n_models * n_features / 2)
+
+
 def with_predictions(ridge: Ridge, view: View, n_events: int) -> Ridge:
     """Return the regressions with predictions and variances of all actions at all events of these contexts."""
     shape = ridge.sds.size, n_events

@@ -97,6 +97,7 @@ class FromClassifier(Parametrized):
         return greedy_probabilities(-predicted if self.minimize else predicted, self.epsilon, available)
 
     def _refit(self, action: int) -> None:
+        from sklearn import config_context
         from sklearn.base import clone, is_classifier
 
         self._stacked = None
@@ -106,19 +107,26 @@ class FromClassifier(Parametrized):
         if is_classifier(self.estimator) and np.unique(rewards).size < 2:
             self._models[action] = float(rewards.mean())
             return
-        self._models[action] = clone(self.estimator).fit(contexts, rewards)
+        # the first fit checks parameters and values; later ones have the same parameters, and values of a valid log
+        was_fitted = not isinstance(self._models[action], float)
+        with config_context(assume_finite=was_fitted, skip_parameter_validation=was_fitted):
+            self._models[action] = clone(self.estimator).fit(contexts, rewards)
 
 
 def _predict(models: list[Any], contexts: Contexts) -> FloatArray:
     """Return the prediction of each model, of any kind; a number predicts itself."""
+    from sklearn import config_context
+
     columns = []
-    for model in models:
-        if isinstance(model, float):
-            columns.append(np.full(contexts.shape[0], model))
-        elif hasattr(model, "predict_proba"):
-            columns.append(np.asarray(model.predict_proba(contexts) @ model.classes_))
-        else:
-            columns.append(np.asarray(model.predict(contexts), dtype=np.float64))
+    # contexts of a valid log are finite
+    with config_context(assume_finite=True, skip_parameter_validation=True):
+        for model in models:
+            if isinstance(model, float):
+                columns.append(np.full(contexts.shape[0], model))
+            elif hasattr(model, "predict_proba"):
+                columns.append(np.asarray(model.predict_proba(contexts) @ model.classes_))
+            else:
+                columns.append(np.asarray(model.predict(contexts), dtype=np.float64))
     return np.column_stack(columns)
 
 

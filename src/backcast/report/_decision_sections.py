@@ -17,6 +17,7 @@ from backcast.report._summary import (
     describe_highest,
     describe_interval,
     difference_rows,
+    learning_rows,
     lift_decisions,
     policy_rows,
 )
@@ -65,7 +66,7 @@ def conclude(summary: ResultSummary) -> Conclusion:
     if decided is None:
         # one policy: the log is the baseline
         decision = lift_decisions(summary).get(summary.best, "" if reliability.is_trustworthy else "not trustworthy")
-        first = describe_lift(lift) if lift is not None and reliability.is_trustworthy else ""
+        first = describe_lift(lift, best.break_even) if lift is not None and reliability.is_trustworthy else ""
         next_step = reliability.next_step
         remarks = [caution(summary)]
     else:
@@ -141,7 +142,45 @@ def curve_section(content: ReportContent) -> Section | None:
         rows,
         folded="Learning curves as a table",
     )
-    return Section("learning", "Learning", "Learning curves", (Chart("curves", curves_chart(summary), caption), table))
+    chart = Chart("curves", curves_chart(summary), caption)
+    return Section("learning", "Learning", "Learning curves", (chart, *_learning_tables(summary), table))
+
+
+def _learning_tables(summary: ResultSummary) -> list[Block]:
+    """Return tables of break-even rounds and of values after learning, of policies that have them."""
+    rows = learning_rows(summary)
+    tables: list[Block] = []
+    over = "the log did" if summary.baseline_name == LOGGED else summary.baseline_name
+    even: list[list[str | Cell]] = [
+        [
+            row["name"],
+            number(row["break_even"], row["break_even_interval"]),
+            number(row["payback"], row["payback_interval"]),
+        ]
+        for row in rows
+        if row["break_even"]
+    ]
+    if even:
+        caption = (
+            f"Rounds from which a policy earns more per round than {over}, and by which it has made up for what it "
+            "earned less before, with intervals"
+        )
+        tables.append(Table("break-even", caption, ("Policy", "Earns more from round", "Has paid by round"), even))
+    after: list[list[str | Cell]] = [
+        [
+            row["name"],
+            number(row["first_round"]),
+            number(row["after"], row["after_interval"]),
+            number(row["end"], row["end_interval"]),
+        ]
+        for row in rows
+        if row["after"]
+    ]
+    if after:
+        caption = "Average reward per round after learning, and of the policy of the last round if it learned no more"
+        heads = ("Policy", "From round", "Value from there on", "Frozen at the end")
+        tables.append(Table("after-learning", caption, heads, after))
+    return tables
 
 
 def _baseline_caption(summary: ResultSummary, shape: str) -> str:

@@ -29,6 +29,7 @@ from backcast.report._decision_sections import (
     value_section,
 )
 from backcast.report._evaluated import evaluated_rows, settings_section
+from backcast.report._outcome_sections import outcome_section, segment_section
 from backcast.report._page import Section
 from backcast.report._summary import ResultSummary, summarize
 from backcast.report._trust_sections import (
@@ -47,6 +48,8 @@ if TYPE_CHECKING:
 SECTIONS = (
     lift_section,
     curve_section,
+    outcome_section,
+    segment_section,
     value_section,
     difference_section,
     trust_section,

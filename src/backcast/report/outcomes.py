@@ -130,10 +130,8 @@ def trade_off_rows(comparison: Any, outcome: str) -> list[dict[str, Any]]:
             rows.append(
                 {
                     "policy": printable(name),
-                    "reward": f"{round_by_width(lift.value, lift.interval)} ({format_interval(lift.interval)})",
-                    printable(
-                        outcome
-                    ): f"{round_by_width(other.value, other.interval)} ({format_interval(other.interval)})",
+                    "reward": _describe(lift),
+                    printable(outcome): _describe(other),
                     **_ends("x", other),
                     **_ends("y", lift),
                 }
