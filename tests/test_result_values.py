@@ -56,6 +56,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "break-even": learned.break_even,
         "after learning": learned.after_learning,
         "interval": learned.interval,
+        "bias estimate": learned.bias_estimate,
         "diagnostics": learned.diagnostics,
         "provenance": learned.provenance,
         "replay summary": learned.replay_summary(),

@@ -33,6 +33,7 @@ from backcast.errors import SourceError as SourceError
 from backcast.errors import StopEvaluation as StopEvaluation
 from backcast.errors import WorkError as WorkError
 from backcast.estimate import AfterLearning as AfterLearning
+from backcast.estimate import BiasEstimate as BiasEstimate
 from backcast.estimate import Difference as Difference
 from backcast.estimate import Estimate as Estimate
 from backcast.estimate import Interval as Interval

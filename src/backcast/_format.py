@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from typing import Any
 
-from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, Estimate, Interval
+from backcast.estimate import POLICY_VALUE, PROGRESSIVE_VALUE, BiasEstimate, Estimate, Interval
 
 MISSING = "–"
 NO_INTERVAL = "no valid interval is available"
@@ -57,6 +57,15 @@ def format_change(share: float, interval: Interval | None = None) -> str:
     if not (math.isfinite(half_width) and half_width > 1e-9):
         return f"{100 * share:+.3g} %"
     return f"{100 * share:+.{max(0, -math.floor(math.log10(half_width)))}f} %"
+
+
+def format_bias(bias: BiasEstimate) -> str:
+    """Return a bias estimate with its standard error.
+
+    >>> format_bias(BiasEstimate(-0.00123, 0.004, "subsets of the log"))
+    '-0.0012 ± 0.004'
+    """
+    return f"{bias.value:+.2g} ± {bias.std_error:.2g}"
 
 
 def format_level(interval: Interval) -> str:

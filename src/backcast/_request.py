@@ -184,6 +184,8 @@ class SeedKey(IntEnum):
     PROBE = 15
     EXTENSION = 11
     FOLDS = 17
+    TRIAL = 19
+    FILL = 1912
     THINNING = 1934
     BOOTSTRAP = 1979
     REWARD_BOOTSTRAP = 2021

@@ -169,6 +169,8 @@ class ClockDiagnostics(PrintedDiagnostics):
         Whether propensities were estimated from the log rather than recorded.
     degrees_of_freedom
         Precision of the standard error itself: its relative error is about ``1 / sqrt(2 df)``.
+    filled_share
+        Share of rounds for which the log had no event left, so that one was drawn again with a reward of the model.
     """
 
     events: int
@@ -182,6 +184,7 @@ class ClockDiagnostics(PrintedDiagnostics):
     separate_histories: float = math.nan
     propensities_estimated: bool = False
     degrees_of_freedom: float = math.nan
+    filled_share: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)
@@ -382,7 +385,7 @@ POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
     ),
     **dict.fromkeys(("rounds", "passes_each"), _apply(np.min)),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),
-    **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round"), _apply(np.mean)),
+    **dict.fromkeys(("bias_mass", "bias_certificate", "theorem_1", "value_per_round", "filled_share"), _apply(np.mean)),
     **dict.fromkeys(("sampling_error", "monte_carlo_error"), _error_of_mean),
     **dict.fromkeys(("largest_weight", "propensities_estimated"), _apply(np.max)),
     **dict.fromkeys(("least_covered_action", "least_covered_share"), lambda table, name: table[name][:1]),

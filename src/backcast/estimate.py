@@ -132,6 +132,32 @@ class Difference(ContentEquality):
 
 
 @dataclass(frozen=True, eq=False)
+class BiasEstimate(ContentEquality):
+    """Estimated bias of a value in units of reward, its standard error, and the method.
+
+    The bias is that of a simulated history: events ran out, or acceptance probabilities were cut off. An interval is
+    widened by it; the value is not corrected, because the correction would add more error than it removes.
+
+    Examples
+    --------
+    >>> BiasEstimate(-0.25, 0.5, "subsets of the log").size
+    0.5
+    """
+
+    value: float
+    std_error: float
+    method: str
+
+    @property
+    def size(self) -> float:
+        """The larger of the absolute bias and its error, which is added to a standard error in quadrature."""
+        return max(abs(self.value), self.std_error)
+
+    def __str__(self) -> str:
+        return f"{self.value:+.2g} ± {self.std_error:.2g} ({self.method})"
+
+
+@dataclass(frozen=True, eq=False)
 class LearningCurve(ContentEquality):
     """Value by round: estimates of V_t averaged over blocks of rounds that end at ``rounds``, with a band.
 
@@ -280,6 +306,9 @@ class Estimate(ContentEquality):
         Value by round, from evaluators that estimate it.
     policy, evaluator
         Names of the policy and of the evaluator.
+    bias_estimate
+        Estimated bias of the value, with its error, from evaluators that simulate histories; None if it is not known.
+        The interval is widened by it, the standard error is not.
     horizon
         Number of rounds T; None for one pass over the log.
     notes
@@ -335,6 +364,7 @@ class Estimate(ContentEquality):
     lift: Difference | None = None
     break_even: BreakEven | None = None
     after_learning: AfterLearning | None = None
+    bias_estimate: BiasEstimate | None = None
     provenance: Provenance | None = field(default=None, repr=False, compare=False)
     _progressive: LogComputation | None = field(default=None, repr=False, compare=False)
     # precision of the value minus the mean of the logged rewards, from evaluators that pair the two

@@ -12,9 +12,9 @@ from dataclasses import dataclass
 from typing import Any, Literal, NamedTuple, TypeAlias
 
 from backcast._display import NotebookDisplay
-from backcast._format import MISSING, NO_INTERVAL, format_number, format_percent, round_up
+from backcast._format import MISSING, NO_INTERVAL, format_bias, format_number, format_percent, round_up
 from backcast.diagnostics import ModelDiagnostics, PermutedDiagnostics, ReplayDiagnostics
-from backcast.estimate import Estimate
+from backcast.estimate import BiasEstimate, Estimate
 
 Grade: TypeAlias = Literal["", "good", "fair", "poor"]
 
@@ -23,6 +23,10 @@ GRADES: tuple[Grade, ...] = ("", "good", "fair", "poor")  # from best to worst
 SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
 # effective events below which an estimate carries no decision; that a longer log should have; that are always enough
 FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
+LARGE_BIAS = 3.0  # standard errors from which a bias is too large for an interval to be worth its level
+SMALL_FILLED_SHARE = 0.02  # filled rounds that cannot matter much
+SMALL_PASS_SPREAD = 0.05  # of the spread of event values: passes that differ by less show that histories hardly matter
+BIAS_MEANING = "Estimated bias of the value because the log ran out of events, with its standard error."
 FEWEST_HISTORIES = 3  # independent histories below which an estimate carries no decision
 FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
 WANTED_PROBABILITY = 0.05  # of a rare action, in advice on how to log
@@ -55,7 +59,7 @@ class Reliability(NotebookDisplay):
     Examples
     --------
     >>> from backcast.diagnostics import WeightDiagnostics
-    >>> from backcast.estimate import Estimate
+    >>> from backcast.estimate import BiasEstimate, Estimate
     >>> facts = WeightDiagnostics(300, 2.0, 1.3, 200.0, least_covered_action="3", least_covered_share=0.005)
     >>> reliability = Estimate(0.5, 0.9, None, facts, policy="new", evaluator="DR").reliability
     >>> reliability.grade, reliability.is_trustworthy
@@ -127,14 +131,33 @@ def _next_step(estimate: Estimate) -> str:
 
 
 def grade_diagnostics(estimate: Estimate) -> list[GradedDiagnostic]:
-    """Return every diagnostic of an estimate; one that is not in ``KNOWN`` has neither explanation nor grade."""
+    """Return the bias estimate and every diagnostic; one that is not in ``KNOWN`` has neither explanation nor grade."""
     graded = []
+    if estimate.bias_estimate is not None:
+        judgement = _judge_bias(estimate.bias_estimate, estimate)
+        figure = format_bias(estimate.bias_estimate)
+        graded.append(GradedDiagnostic("bias estimate", figure, BIAS_MEANING, judgement.grade, judgement.reason))
     for key, value in estimate.diagnostics.to_dict().items():
         known = KNOWN.get(key, _Known(key.replace("_", " "), ""))
         figure = known.format(value)
         judgement = Judgement() if known.judge is None or figure == MISSING else known.judge(value, estimate)
         graded.append(GradedDiagnostic(known.name, figure, known.meaning, judgement.grade, judgement.reason))
     return graded
+
+
+def _judge_bias(bias: BiasEstimate, estimate: Estimate) -> Judgement:
+    """Judge the bias estimate against the standard error.
+
+    The interval is widened by the bias or by its error, whichever is larger. Above three standard errors most of its
+    width is this term, which is itself an extrapolation.
+    """
+    if math.isnan(estimate.std_error):
+        return Judgement()
+    if bias.size <= estimate.std_error / 2:
+        return Judgement("good", "small compared with the standard error")
+    if bias.size <= LARGE_BIAS * estimate.std_error:
+        return Judgement("fair", "not small compared with the standard error; the interval is widened by it")
+    return Judgement("poor", "larger than three standard errors, or not known more precisely than that")
 
 
 def bias_bound(estimate: Estimate) -> float:
@@ -169,7 +192,17 @@ def _judge_histories(count: float, estimate: Estimate) -> Judgement:
         return Judgement("good", "large enough")
     if count >= FEWEST_HISTORIES:
         return Judgement("fair", "fewer than 20 independent histories: rare events have much influence")
+    facts = estimate.diagnostics.to_dict()
+    pass_spread = facts.get("monte_carlo_error", math.inf) * math.sqrt(facts.get("passes", math.inf))
+    if pass_spread <= SMALL_PASS_SPREAD * facts.get("value_spread", 0.0):
+        return Judgement("fair", "fewer than 3 independent histories, which hardly differ in value")
     return Judgement("poor", "fewer than 3 independent histories: the estimate rests on a few events")
+
+
+def _judge_filled_share(share: float, _: Estimate) -> Judgement:
+    if share <= SMALL_FILLED_SHARE:
+        return Judgement("good", "small" if share else "none")
+    return Judgement("fair", "what the policy learns in these rounds depends on the reward model")
 
 
 def _judge_mean_weight(mean: float, estimate: Estimate) -> Judgement:
@@ -195,10 +228,13 @@ def _judge_certificate(certificate: float, estimate: Estimate) -> Judgement:
     of them that differ at all, and the bias is at most that share of the reward range. A bias of half a standard
     error reduces the coverage of a 95 % interval to 92 %; a larger one leaves its level uncertain. From one half on,
     more histories may differ than agree, and nothing is certified. The events of DR-ns have the value of a policy that
-    does not learn as their mean, whatever its history is.
+    does not learn as their mean, whatever its history is. If there is a bias estimate, that is judged instead.
     """
     if not _learns(estimate) and isinstance(estimate.diagnostics, ReplayDiagnostics | PermutedDiagnostics):
         return Judgement("good", "the policy does not learn, so its value does not depend on histories")
+    if estimate.bias_estimate is not None:
+        # the worst case of whole histories: one event in 3,000 that differs counts as another history
+        return Judgement("", "no guarantee: only a bound below 1 excludes anything" if certificate >= 1 else "")
     if certificate >= 1:
         return Judgement("poor", "no guarantee: only a bound below 1 excludes anything")
     if certificate >= USELESS_CERTIFICATE:
@@ -328,6 +364,12 @@ KNOWN = {
         "degrees of freedom",
         "Precision of the standard error: its relative error is about one over the root of twice this number.",
         _judge_degrees_of_freedom,
+    ),
+    "filled_share": _Known(
+        "filled rounds",
+        "Share of rounds for which no event was left: one was drawn again, with a reward of the reward model.",
+        _judge_filled_share,
+        format_percent,
     ),
     "theorem_1": _Known("Theorem 1 bound", "Coarser bound of the original paper on the same bias, for reference."),
     "value_per_round": _Known("value, not normalised", "Sum divided by rounds, not by multipliers; a cross-check."),

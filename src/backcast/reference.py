@@ -22,7 +22,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Collection, Sequence
 from typing import Any, NamedTuple, Protocol
 
 import numpy as np
@@ -62,12 +62,23 @@ class DRnsResult(NamedTuple):
 
 
 class ClockResult(NamedTuple):
-    """The estimate, the accepted events in order, and by round V_t and the exhausted mass."""
+    """The estimate, the events of the history in order, and by round V_t, exhausted mass, and whether it was filled."""
 
     value: float
     accepted: list[int]
     curve: list[float]
     exhausted: list[float]
+    filled: list[bool]
+
+
+class FillDraws(NamedTuple):
+    """Random numbers of filled replay: per round whether to fill, whether to fill late, which event, which reward.
+
+    ``fresh_reward(k, uniform)`` draws a reward at the context and action of event ``k`` from a reward model.
+    """
+
+    uniforms: Sequence[tuple[float, float, float, float]]
+    fresh_reward: Callable[[int, float], float]
 
 
 def event_value(
@@ -155,14 +166,18 @@ def clock_replay(
     thresholds: Sequence[float],
     horizon: int,
     batch_size: int = 1,
+    fill: FillDraws | None = None,
+    held_out: Collection[int] = (),
 ) -> ClockResult:
     """Run clock replay for ``horizon`` rounds, or until no event can fire.
 
     A policy that learns from ``batch_size`` events together is the same in between, and V_t is read once per update.
+    With ``fill``, a round for which no unused event is left draws an exhausted event again, with a fresh reward. Events
+    that are held out never fire; if there are any, V_t is the mean of their values.
     """
     n = len(events)
-    meter, used = [0.0] * n, [False] * n
-    result = ClockResult(math.nan, [], [], [])
+    meter, used = [0.0] * n, [k in held_out for k in range(n)]
+    result = ClockResult(math.nan, [], [], [], [])
     for t in range(horizon):
         if t % batch_size == 0:
             # 1. speeds w_k = pi_t(a_k|x_k)/p_k and values R_k under the present policy
@@ -173,28 +188,61 @@ def clock_replay(
                 for pi, rhat, event in zip(targets, predicted, events, strict=True)
             ]
             # 2. V_t = sum i_k R_k / sum i_k over unused events with i_k = 1/(1 - W_k), before the clock moves
-            unused = [k for k in range(n) if not used[k]]
-            if not unused:
+            read = held_out or [k for k in range(n) if not used[k]]
+            if read:
+                shares = [1.0 if held_out else 1 / (1 - meter[k]) for k in read]
+                value = sum(i * values[k] for i, k in zip(shares, read, strict=True)) / sum(shares)
+            elif fill is None:
                 break
-            shares = [1 / (1 - meter[k]) for k in unused]
-            value = sum(i * values[k] for i, k in zip(shares, unused, strict=True)) / sum(shares)
-        # the exhausted mass grows in every round, also between updates
-        exhausted = sum(speed[k] for k in range(n) if meter[k] >= 1) / n
         # 3. the event whose meter reaches its threshold first fires
         delay = [(thresholds[k] - meter[k]) / speed[k] if not used[k] and speed[k] > 0 else math.inf for k in range(n)]
         first = min(range(n), key=delay.__getitem__)
-        if delay[first] == math.inf:
+        exhausted = [k for k in range(n) if meter[k] >= 1 and speed[k] > 0]
+        if delay[first] == math.inf and not exhausted and fill is not None:
+            # no unused event can fire: all meters run until the first used event is exhausted
+            rest = [(1 - meter[k]) / speed[k] if used[k] and speed[k] > 0 else math.inf for k in range(n)]
+            if min(rest) < math.inf:
+                exhausted = [k for k in range(n) if rest[k] <= min(rest) + 1e-12]
+                meter = [1.0 if k in exhausted else meter[k] + speed[k] * min(rest) for k in range(n)]
+        if delay[first] == math.inf and (fill is None or not exhausted):
             break
-        # 4. all meters run until then
-        meter = [W + w * delay[first] for W, w in zip(meter, speed, strict=True)]
-        used[first] = True
+        # the exhausted mass grows in every round, also between updates
+        mass = sum(speed[k] for k in exhausted) / n
+        chosen, donors = first, []
+        if fill is not None and (fill.uniforms[t][0] < mass or delay[first] == math.inf):
+            # 4a. with the probability of the exhausted mass, one of these events stands for the round; the clock stops
+            donors = exhausted
+        else:
+            # 4b. all meters run until then; what they exhaust in the meantime has its probability, too
+            meter = [W + w * delay[first] for W, w in zip(meter, speed, strict=True)]
+            used[first] = True
+            late = [k for k in range(n) if meter[k] >= 1 and speed[k] > 0 and k not in exhausted]
+            if fill is not None and fill.uniforms[t][1] * (1 - mass) < sum(speed[k] for k in late) / n:
+                donors = late
+        if donors and fill is not None:
+            chosen = choose_in_proportion(donors, speed, fill.uniforms[t][2])
         # 5. the history gains the event
-        result.accepted.append(first)
+        result.accepted.append(chosen)
         result.curve.append(value)
-        result.exhausted.append(exhausted)
-        x, a, r, _ = events[first]
-        policy.learn(x, a, r, targets[first][a])
+        result.exhausted.append(mass)
+        result.filled.append(bool(donors))
+        x, a, r, _ = events[chosen]
+        policy.learn(x, a, fill.fresh_reward(chosen, fill.uniforms[t][3]) if fill and donors else r, targets[chosen][a])
     return result._replace(value=sum(result.curve) / len(result.curve) if result.curve else math.nan)
+
+
+def choose_in_proportion(items: Sequence[int], weights: Sequence[float], uniform: float) -> int:
+    """Return the item at which the running sum of the items' weights exceeds this share of their total.
+
+    >>> choose_in_proportion([0, 2], [1.0, 5.0, 3.0], uniform=0.5)
+    2
+    """
+    remaining = uniform * sum(weights[item] for item in items)
+    for item in items:
+        remaining -= weights[item]
+        if remaining < 0:
+            return item
+    return items[-1]
 
 
 class OneEventAtATime:

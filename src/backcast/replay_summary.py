@@ -12,6 +12,8 @@ from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.diagnostics import effective_sample_size
 from backcast.estimate import block_edges, block_means
+from backcast.evaluators._replicates import PassInputs
+from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.log import Log
 from backcast.policies._calls import probabilities_of, probability_of, start_copy, update_on_events
@@ -125,12 +127,22 @@ def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummar
 
 
 def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, log: Log) -> ReplaySummary:
-    """Summarize the first of the passes whose mean is the value; weights and actions are averaged over its rounds."""
-    rng = np.random.default_rng(seed_sequence(request.seed, SeedKey.FULL_PASS, 0))
+    """Summarize the first of the passes whose mean is the value; weights and actions are averaged over its rounds.
+
+    The reward model is needed only where rounds may be filled. No events are held out, also where passes hold out half.
+    """
+    seed = seed_sequence(request.seed, SeedKey.FULL_PASS, 0)
+    rng, horizon = np.random.default_rng(seed), request.horizon
+    fills = evaluator.fill and horizon is not None and evaluator.may_exhaust(log, horizon)
+    inputs = PassInputs(log, np.zeros((1, log.n_actions)), horizon or len(log))
+    if fills:
+        inputs = PassInputs(*out_of_sample_predictions(request), inputs.horizon)
+        inputs = evaluator.with_fresh_means(inputs, request.reward_model, request.seed)
     if len(log) > evaluator.pool:
-        log = log[np.sort(rng.choice(len(log), evaluator.pool, replace=False))]
-    no_model = np.zeros((1, log.n_actions))
-    steps = trace_clock(log, request.policy, no_model, rng.random(len(log)), request.horizon, rng)
+        inputs = inputs.of_rows(np.sort(rng.choice(len(inputs.log), evaluator.pool, replace=False)))
+    log, predicted = inputs[:2]
+    fill = evaluator.make_fill(inputs, seed) if fills else None
+    steps = trace_clock(log, request.policy, predicted, rng.random(len(log)), horizon, rng, fill)
     sample = _sample_events(log)
     mixture = _average_policy(request, sample, log[steps.order])
     weights = mixture[np.arange(len(sample)), sample.columns.actions] / sample.columns.propensities

@@ -10,9 +10,10 @@ import numpy.typing as npt
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.clock import run_clock_pass
+from backcast._engine.filling import Fill
 from backcast._engine.replay_loop import EventArrays, TraceArrays
 from backcast._equality import ContentEquality
-from backcast._request import EvaluationRequest, RandomStreams
+from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.errors import OptionError
 from backcast.evaluators._replay import replay
 from backcast.evaluators._replicates import PassInputs
@@ -65,19 +66,22 @@ class ClockTrace(ContentEquality):
     Attributes
     ----------
     accepted
-        Whether each event joined the history.
+        Whether each event joined the history with its own reward.
     order
-        Accepted events in order, as positions in the log.
+        Event of each round, as positions in the log.
     curve
         The value V_t by round.
     exhausted
         The exhausted mass by round; its sum bounds the total variation to a true history.
+    filled
+        Whether the event of each round was drawn again, with a fresh reward, because none was left.
     """
 
     accepted: BoolArray
     order: IntArray
     curve: FloatArray
     exhausted: FloatArray
+    filled: BoolArray
 
     @property
     def estimate(self) -> float:
@@ -132,7 +136,8 @@ def trace(
     uniforms
         The acceptance draws ``u_k``, one per event; None draws them from ``seed``.
     horizon
-        Acceptances after which a new copy of the policy starts; None for never.
+        Acceptances after which a new copy of the policy starts; None for never. ``ClockReplay`` fills rounds up to the
+        horizon if there are predictions to fill them with.
     seed
         Seed of the draws that are not given.
 
@@ -159,7 +164,11 @@ def trace(
         raise OptionError(f"uniforms have shape {draws.shape}; expected {(n,)}: one per event")
     request = EvaluationRequest(log, policy, horizon=horizon, seed=seed)
     if isinstance(evaluator, ClockReplay):
-        return trace_clock(log, policy, table, draws, horizon, streams.policy)
+        fill = None
+        if evaluator.fill and predicted is not None and horizon is not None:
+            rng = np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
+            fill = Fill.from_log(log, table[np.arange(n), log.columns.actions], horizon, rng)
+        return trace_clock(log, policy, table, draws, horizon, streams.policy, fill)
     if not hasattr(evaluator, "plan_replay"):
         raise OptionError(f"{type(evaluator).__name__} accepts no events, so there is nothing to trace")
     request, schedule = evaluator.plan_replay(request)
@@ -191,12 +200,13 @@ def trace_clock(
     thresholds: FloatArray,
     horizon: int | None,
     rng: np.random.Generator,
+    fill: Fill | None = None,
 ) -> ClockTrace:
     """Run one pass of clock replay with given thresholds, to the horizon or until no event can fire."""
     events = EventArrays.from_log(log, predicted, thresholds)
-    clock_pass = run_clock_pass(policy, log, events, horizon or len(log), rng)
+    clock_pass = run_clock_pass(policy, log, events, horizon or len(log), rng, fill=fill)
     if horizon is not None and clock_pass.n_rounds < horizon:
         raise horizon_error(PassInputs(log, predicted, horizon), clock_pass.n_rounds)
     accepted = np.zeros(len(log), dtype=np.bool_)
-    accepted[clock_pass.order] = True
-    return ClockTrace(accepted, clock_pass.order, clock_pass.value, clock_pass.exhausted)
+    accepted[clock_pass.order[~clock_pass.filled]] = True
+    return ClockTrace(accepted, clock_pass.order, clock_pass.value, clock_pass.exhausted, clock_pass.filled)

@@ -10,6 +10,7 @@ import pytest
 
 import backcast as bc
 from backcast._engine.clock import NO_EDGES, Rounds, run_clock_pass
+from backcast._engine.filling import Fill
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import view_of, with_columns
 from backcast.policies._ridge import learn_linear, with_predictions
@@ -19,7 +20,7 @@ N, K, D = 400, 4, 5
 
 @pytest.mark.parametrize("batch_size", [1, 3, 50])
 def test_spans_of_rounds_cover_every_round_once(batch_size: int) -> None:
-    rounds = Rounds.of_length(1000, 10, NO_EDGES)
+    rounds = Rounds.of_length(1000, 10, NO_EDGES, Fill.off())
     rounds.plan_readings(batch_size, 8, np.random.default_rng(0))
     read = np.flatnonzero(rounds.last)
     assert (read % batch_size == 0).all()

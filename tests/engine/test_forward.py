@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._engine.forward import RewardLaw, draw_reward, run_forward
+from backcast._engine.forward import run_forward
+from backcast._engine.reward_law import RewardLaw, draw_reward
 
 
 def test_rewards_are_drawn_by_their_law() -> None:

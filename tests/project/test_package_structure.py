@@ -25,7 +25,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.evaluators._disjoint_parts": {"_auto", "_reading_results", "evaluation", "planning"},
     "backcast.evaluators._logged_rewards": {"_auto", "_reading_results", "comparison", "evaluation"},
     "backcast.evaluators._replay": {"monitoring", "tracing"},
-    "backcast.evaluators._replicates": {"_reading_results", "tracing"},
+    "backcast.evaluators._replicates": {"_reading_results", "replay_summary", "tracing"},
     "backcast.evaluators._weighted_events": {"checks"},
     "backcast.intervals._sample": {"evaluation", "evaluators"},
     "backcast.io._column_guesses": {"cli"},
@@ -33,7 +33,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.io._vw_files": {"cli"},
     "backcast.reward_models._calls": {"evaluators"},
     "backcast.evaluators._replicate_statistics": {"_racing"},
-    "backcast.evaluators._reward_predictions": {"_racing", "_reading_results"},
+    "backcast.evaluators._reward_predictions": {"_racing", "_reading_results", "replay_summary"},
     "backcast.policies._calls": {
         "_engine",
         "_forecast",

@@ -38,10 +38,10 @@ PROMISED = {
         Hoeffding InfinitesimalJackknife Normal Segments Student TheoremTwo
     """,
     "results": """
-        AfterLearning BreakEven Breakdown Candidate ClockTrace Comparison Difference Estimate Finding GuardrailResult
-        HealthReport Interval LearningCurve LeftOut Plan PolicyFit PropensityDiagnostics PropensityEstimate Provenance
-        ReadingSummary Reliability ReplaySummary RerunReport RewardDistribution RoundInterval SavedResult SearchResult
-        SegmentResult Trace Verdict
+        AfterLearning BiasEstimate BreakEven Breakdown Candidate ClockTrace Comparison Difference Estimate Finding
+        GuardrailResult HealthReport Interval LearningCurve LeftOut Plan PolicyFit PropensityDiagnostics
+        PropensityEstimate Provenance ReadingSummary Reliability ReplaySummary RerunReport RewardDistribution
+        RoundInterval SavedResult SearchResult SegmentResult Trace Verdict
     """,
     "protocols": "LearningPolicy Policy RewardModel",
     "errors": """

@@ -14,6 +14,7 @@ import backcast as bc
 from backcast._engine.clock import run_clock_pass
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import add_scores, load_row
+from tests.support.statistics import p_value
 from tests.support.tabular import Event, TabularWorld
 
 ALARM = 1e-3  # odds of a false alarm of one test
@@ -135,18 +136,6 @@ def histories(logs: Logs, order: Any) -> Counter[tuple[Event, ...]]:
     rows = np.arange(len(order))[:, None]
     columns = np.stack([logs.contexts[rows, order], logs.actions[rows, order], logs.rewards[rows, order]], axis=2)
     return Counter(tuple(Event(*event) for event in history) for history in columns.tolist())
-
-
-def p_value(found: Counter[tuple[Event, ...]], law: dict[tuple[Event, ...], float]) -> float:
-    """Chi-square test of counts against a law; histories expected fewer than five times are taken together."""
-    total = sum(found.values())
-    common = [history for history, chance in law.items() if chance * total >= 5]
-    counts = np.array([found[history] for history in common])
-    expected = total * np.array([law[history] for history in common])
-    counts, expected = np.append(counts, total - counts.sum()), np.append(expected, total - expected.sum())
-    if expected[-1] < 5:
-        counts, expected = counts[:-1], expected[:-1] * counts[:-1].sum() / expected[:-1].sum()
-    return float(stats.chisquare(counts, expected).pvalue)
 
 
 POLICIES: dict[str, Any] = {

@@ -11,7 +11,8 @@ import pytest
 from scipy import stats
 
 import backcast as bc
-from backcast._engine.forward import RewardLaw, run_forward
+from backcast._engine.forward import run_forward
+from backcast._engine.reward_law import RewardLaw
 from backcast.environments import LinearEnvironment
 from backcast.evaluators._passes import between_event_variance
 from backcast.intervals.learning import group_influence

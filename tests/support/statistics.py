@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from collections import Counter
+from typing import Any
+
 import numpy as np
 import pytest
-from scipy.stats import chi2
+from scipy.stats import chi2, chisquare
 
 from backcast._arrays import FloatArray
 from backcast.log import Log
@@ -32,3 +35,15 @@ def assert_close(sample: FloatArray, truth: float, spread: float = 0.0) -> None:
     """The mean of the sample agrees with the truth, which has the standard error ``spread``."""
     error = (sample.var() / sample.size + spread**2) ** 0.5
     assert abs(sample.mean() - truth) < FAR * error
+
+
+def p_value(found: Counter[Any], law: dict[Any, float]) -> float:
+    """Chi-square test of counts against a law; what is expected fewer than five times is taken together."""
+    total = sum(found.values())
+    common = [outcome for outcome, chance in law.items() if chance * total >= 5]
+    counts = np.array([found[outcome] for outcome in common])
+    expected = total * np.array([law[outcome] for outcome in common])
+    counts, expected = np.append(counts, total - counts.sum()), np.append(expected, total - expected.sum())
+    if expected[-1] < 5:
+        counts, expected = counts[:-1], expected[:-1] * counts[:-1].sum() / expected[:-1].sum()
+    return float(chisquare(counts, expected).pvalue)

@@ -17,8 +17,21 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba.extending import register_jitable
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.action_scores import NEAR_TIE, ScoreTable, find_best, is_near_tie, update_scores
+from backcast._engine.filling import (
+    COIN,
+    DONOR,
+    EXTRA,
+    LATE_COIN,
+    REWARD,
+    Fill,
+    add_refills,
+    draw_donor,
+    draw_fresh_reward,
+    exhausted_speed,
+    read_held_out,
+)
 from backcast._engine.meters import (
     Meters,
     change_all_events,
@@ -29,8 +42,9 @@ from backcast._engine.meters import (
     record_compensators,
     set_speeds_and_values,
     speed_and_value,
+    use_event,
 )
-from backcast._engine.replay_loop import EventArrays
+from backcast._engine.replay_loop import ROUNDING, EventArrays
 from backcast._kernels.contexts import view_of, with_columns
 from backcast._kernels.dispatch import (
     choose,
@@ -58,7 +72,7 @@ SPAN_SHARE = 32
 
 
 class Rounds(NamedTuple):
-    """Per round: the event accepted, the value V_t, the exhausted mass, the variance of reading V_t.
+    """Per round: the event, whether it filled the round, the reward, V_t, the exhausted mass, the variance of reading.
 
     A reading of V_t serves a span of rounds: one in round t serves those from ``first[t]`` to ``last[t]``, and there is
     none if ``last[t]`` is 0. ``compensator[j]`` and ``readings[j]`` hold the compensators and readings of all events at
@@ -66,6 +80,8 @@ class Rounds(NamedTuple):
     """
 
     order: IntArray
+    filled: BoolArray
+    reward: FloatArray
     value: FloatArray
     exhausted: FloatArray
     variance: FloatArray
@@ -74,15 +90,17 @@ class Rounds(NamedTuple):
     edges: IntArray
     compensator: Any
     readings: Any
+    fill: Fill
     stop: IntArray
 
     @classmethod
-    def of_length(cls, horizon: int, n_events: int, edges: IntArray) -> Rounds:
+    def of_length(cls, horizon: int, n_events: int, edges: IntArray, fill: Fill) -> Rounds:
         """Return room for the rounds of a pass."""
         order, first, last = (np.zeros(horizon, np.int64) for _ in range(3))
-        value, exhausted, variance = (np.zeros(horizon) for _ in range(3))
+        reward, value, exhausted, variance = (np.zeros(horizon) for _ in range(4))
         compensator, readings = (np.zeros((edges.size, n_events), np.float32) for _ in range(2))
-        return cls(order, value, exhausted, variance, first, last, edges, compensator, readings, STOP_FLAG)
+        rounds = order, np.zeros(horizon, np.bool_), reward, value, exhausted, variance
+        return cls(*rounds, first, last, edges, compensator, readings, fill, STOP_FLAG)
 
     def plan_readings(self, batch_size: int, longest: int, rng: np.random.Generator) -> None:
         """Plan the rounds in which V_t is read: one random update in every span of at most ``longest`` rounds.
@@ -103,12 +121,16 @@ class Rounds(NamedTuple):
 
 @dataclass(frozen=True)
 class ClockPass:
-    """One pass: per round the accepted event, V_t, the exhausted mass, the variance of reading V_t.
+    """One pass: per round the event, whether it filled the round, the reward that was learned, V_t and its variance.
+
+    ``exhausted`` is the exhausted mass of each round.
 
     Per event: the value R_k averaged over rounds, and what standard errors need (see :class:`Meters`), per round.
     """
 
     order: IntArray
+    filled: BoolArray
+    reward: FloatArray
     value: FloatArray
     exhausted: FloatArray
     variance: FloatArray
@@ -132,21 +154,30 @@ def run_clock_pass(
     rng: np.random.Generator,
     edges: IntArray = NO_EDGES,
     reading_interval: int = 1,
+    fill: Fill | None = None,
 ) -> ClockPass:
     """Run a copy of the policy for ``horizon`` rounds, or until no event can fire.
 
     ``events.uniforms`` are the thresholds; ``edges`` are rounds at which compensators are recorded. A policy that is
-    scored action by action may be read once in ``reading_interval`` rounds; others are read after every update.
+    scored action by action may be read once in ``reading_interval`` rounds; others are read after every update. With
+    ``fill``, rounds for which the log has no event left are filled; the pass ends early only if no event of the log
+    has an action that the policy would choose there.
     """
     policy = start_copy(policy, log, rng)
-    horizon = min(horizon, len(log))
-    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges)
+    fill = fill or Fill.off()
+    horizon = len(fill.draws) or min(horizon, len(log))
+    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges, fill)
+    if fill.held_out.size:
+        meters.used[:] = fill.held_out  # they never fire, and have no compensator
+        events = events._replace(uniforms=np.where(fill.held_out, 0.0, events.uniforms))
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python
     n = run(policy, log, events, meters, rounds, reading_interval, rng)
     raise_if_stopped()
     meters.value_sum[:] += meters.value * (n - meters.value_round)
     return ClockPass(
         order=rounds.order[:n],
+        filled=rounds.filled[:n],
+        reward=rounds.reward[:n],
         value=rounds.value[:n],
         exhausted=rounds.exhausted[:n],
         variance=rounds.variance[:n],
@@ -213,7 +244,8 @@ def _run_python(
         t += fired.size
         if learning and fired.size == batch_size and t < horizon:
             chosen = meters.speed[fired] * log.columns.propensities[fired]
-            update_policy(policy, scorer.training_batch(fired, chosen))
+            batch = scorer.training_batch(fired, chosen)
+            update_policy(policy, batch._replace(rewards=rounds.reward[t - fired.size : t].copy()))
     return t
 
 
@@ -226,9 +258,9 @@ def play_rounds(
     The policy is the same in all of them, and so is V_t; what is exhausted grows with every event that fires.
     """
     if rounds.last[t] > 0:
-        first, last = rounds.first[t], rounds.last[t]
-        value, variance = read_clock(tau, last - first, meters)
-        rounds.value[first:last], rounds.variance[first:last] = value, variance
+        _read_value(tau, rounds.first[t], rounds.last[t], meters, rounds)
+    if rounds.fill.draws.shape[0] > 0:
+        return _play_filled_rounds(t, tau, batch_size, events, meters, rounds)
     fired = next_to_fire(meters.fires, min(batch_size, rounds.order.size - t))
     if fired.size == 0:
         return fired, tau
@@ -241,22 +273,84 @@ def play_rounds(
         tau = max(tau, meters.fires[k])  # rounding may put it before the present time
         if i + 1 < fired.size:
             times[i + 1] = tau
-        meters.meter[k], meters.since[k] = events.uniforms[k], tau
-        meters.exhausts[k] = tau + (1.0 - events.uniforms[k]) / meters.speed[k]
-        meters.fires[k], meters.used[k] = np.inf, True
+        use_event(k, tau, events.uniforms, meters)
+        rounds.reward[t + i] = events.learned[k]
     rounds.exhausted[t:end] = exhausted_masses(times, rounds.order[:end], meters)
+    _record_edges(t, end, tau, events.uniforms, meters, rounds)
+    return fired, tau
+
+
+@compiled
+def _read_value(tau: float, first: int, last: int, meters: Meters, rounds: Rounds) -> None:
+    """Read V_t at clock time tau for the rounds from ``first`` to ``last``."""
+    if rounds.fill.held_out.size > 0:
+        value, variance = read_held_out(last - first, rounds.fill.held_out, meters)
+    else:
+        value, variance = read_clock(tau, last - first, meters)
+        if np.isnan(value) and rounds.fill.draws.shape[0] > 0 and first > 0:
+            # no event is unused any more; a horizon that gets here is read on held-out events (ClockReplay)
+            value, variance = rounds.value[first - 1], rounds.variance[first - 1]
+    rounds.value[first:last], rounds.variance[first:last] = value, variance
+
+
+@compiled
+def _record_edges(t: int, end: int, tau: float, thresholds: FloatArray, meters: Meters, rounds: Rounds) -> None:
+    """Record compensators and readings if one of the edges is in these rounds."""
     for j in range(rounds.edges.size):
         if t < rounds.edges[j] <= end:
-            record_compensators(tau, events.uniforms, meters, rounds.compensator[j])
+            record_compensators(tau, thresholds, meters, rounds.compensator[j])
             rounds.readings[j, :] = meters.reading
-    return fired, tau
+
+
+@compiled
+def _play_filled_rounds(
+    t: int, tau: float, batch_size: int, events: EventArrays, meters: Meters, rounds: Rounds
+) -> tuple[IntArray, float]:
+    """Play the rounds of one update as ``play_rounds`` does; rounds without an event of their own are filled."""
+    n, fill = events.actions.size, rounds.fill
+    most = min(batch_size, rounds.order.size - t)
+    candidates, position = next_to_fire(meters.fires, most), 0
+    for i in range(t, t + most):
+        draws = fill.draws[i]
+        speed, following = exhausted_speed(-np.inf, tau, meters)
+        if speed == 0.0 and position == candidates.size:
+            # no unused event can fire and none is exhausted yet: the clock runs until the first one is
+            if following == np.inf:
+                most = i - t
+                break
+            tau = following * (1.0 + ROUNDING)  # events with equal meters are exhausted together
+            speed, following = exhausted_speed(-np.inf, tau, meters)
+        mass = speed / n
+        rounds.exhausted[i] = mass
+        if mass > 0.0:
+            add_refills(tau, meters)
+        if draws[EXTRA] < fill.extra:
+            k, is_filled = draw_donor(-np.inf, np.inf, draws[DONOR], meters), True
+        elif draws[COIN] < mass or position == candidates.size:
+            k, is_filled = draw_donor(-np.inf, tau, draws[DONOR], meters), True
+        else:
+            k, is_filled = candidates[position], False
+            position += 1
+            before, tau = tau, max(tau, meters.fires[k])  # rounding may put it before the present time
+            use_event(k, tau, events.uniforms, meters)
+            if following <= tau:
+                # an event that fires at this time does not stand for what was exhausted since the round began
+                speed, _ = exhausted_speed(before, tau, meters)
+                if draws[LATE_COIN] * (1.0 - mass) < speed / n:
+                    k, is_filled = draw_donor(before, tau, draws[DONOR], meters), True
+        rounds.order[i], rounds.filled[i], rounds.reward[i] = k, is_filled, events.learned[k]
+        if is_filled:
+            rounds.reward[i] = draw_fresh_reward(fill, k, draws[REWARD])
+    _record_edges(t, t + most, tau, events.uniforms, meters, rounds)
+    return rounds.order[t : t + most], tau
 
 
 # Functions that call kernels of the policy are compiled together with the loop that calls them.
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
-def _learn_fired(state: Any, view: Any, events: Any, meters: Any, fired: Any) -> None:
-    for k in fired:
-        learn(state, view, k, events.actions[k], events.learned[k], meters.speed[k] * events.propensities[k])
+def _learn_fired(state: Any, view: Any, events: Any, meters: Any, fired: Any, rewards: Any) -> None:
+    for i in range(fired.size):
+        k = fired[i]
+        learn(state, view, k, events.actions[k], rewards[i], meters.speed[k] * events.propensities[k])
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
@@ -331,7 +425,7 @@ def _pass_by_action(
         # 3. learn a full batch
         changed[:] = False
         if fired.size == batch_size:
-            _learn_fired(state, view, events, meters, fired)
+            _learn_fired(state, view, events, meters, fired, rounds.reward[t - fired.size : t])
             for k in fired:
                 changed[events.actions[k]] = True
             if is_shared:
@@ -361,7 +455,7 @@ def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: 
         t += fired.size
         # 3. learn a full batch
         if fired.size == batch_size:
-            _learn_fired(state, view, events, meters, fired)
+            _learn_fired(state, view, events, meters, fired, rounds.reward[t - fired.size : t])
     return t
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, as_kernel_array
+from backcast._engine.reward_law import RewardLaw, draw_reward, draw_rewards
 from backcast._kernels.contexts import mask_of, view_of
 from backcast._kernels.dispatch import is_builtin, learn, score
 from backcast._kernels.jit import compiled, uncached
@@ -14,34 +15,6 @@ from backcast.log import Log, replace_columns
 from backcast.policies._calls import draw_action, draw_actions, probabilities_of, start_copy, update_on_events
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
-
-
-class RewardLaw(NamedTuple):
-    """How rewards fall around their means: two-point on ``low, high``, or the mean plus a residual drawn at random.
-
-    ``residuals`` is empty for the two-point law; a single zero means that the mean itself is paid.
-    """
-
-    low: float
-    high: float
-    residuals: FloatArray
-
-
-@compiled
-def draw_reward(law: RewardLaw, mean: float, uniform: float) -> float:
-    """One reward of this mean: ``high`` with probability ``(mean - low)/(high - low)``, or mean plus residual."""
-    if law.residuals.size == 0:
-        return law.high if uniform < (mean - law.low) / (law.high - law.low) else law.low
-    return float(mean + law.residuals[int(uniform * law.residuals.size)])
-
-
-@compiled
-def draw_rewards(law: RewardLaw, means: FloatArray, uniforms: FloatArray) -> FloatArray:
-    """One reward for each mean."""
-    rewards = np.empty(uniforms.size)
-    for k in range(uniforms.size):
-        rewards[k] = draw_reward(law, means[k], uniforms[k])
-    return rewards
 
 
 def _forward(

@@ -25,8 +25,8 @@ class Meters(NamedTuple):
 
     ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
     unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
-    the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``. ``share`` is scratch for ``i_k``, ``next_speed`` and
-    ``next_value`` for a change of all events at once.
+    the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
+    filled rounds. ``share`` is scratch for ``i_k``, ``next_speed`` and ``next_value`` for a change of all events.
     """
 
     meter: FloatArray
@@ -43,6 +43,7 @@ class Meters(NamedTuple):
     share: FloatArray
     reading: FloatArray
     own: FloatArray
+    refills: FloatArray
 
     @classmethod
     def of_length(cls, n: int) -> Meters:
@@ -73,6 +74,14 @@ def change_event(
     # division by a speed of 0 gives inf, which is right
     meters.fires[k] = np.inf if meters.used[k] else tau + (thresholds[k] - meter) / speed
     meters.exhausts[k] = tau + (1.0 - meter) / speed if meters.used[k] and meter < 1.0 else meters.exhausts[k]
+
+
+@inlined
+def use_event(k: int, tau: float, thresholds: FloatArray, meters: Meters) -> None:
+    """Take an event out of the unused ones at clock time tau, when its meter is at its threshold."""
+    meters.meter[k], meters.since[k] = thresholds[k], tau
+    meters.exhausts[k] = tau + (1.0 - thresholds[k]) / meters.speed[k]
+    meters.fires[k], meters.used[k] = np.inf, True
 
 
 @compiled
@@ -174,7 +183,10 @@ def exhausted_masses(times: FloatArray, accepted: IntArray, meters: Meters) -> F
 
 @compiled
 def record_compensators(tau: float, thresholds: FloatArray, meters: Meters, out: Any) -> None:
-    """Write the compensator of each event's acceptance: the integral of ``w/(1 - W)`` until it fired, or until tau."""
+    """Write the compensator of each event's entries into the history.
+
+    That is the integral of ``w/(1 - W)`` until it fired, or until tau, and its refills.
+    """
     for k in range(out.size):
         meter = thresholds[k] if meters.used[k] else meters.meter[k] + meters.speed[k] * (tau - meters.since[k])
-        out[k] = -np.log1p(-meter)
+        out[k] = meters.refills[k] - np.log1p(-meter)

@@ -48,6 +48,7 @@ from backcast.reward_models.cross_fitting import as_out_of_sample, predict_out_o
 
 FEWEST_PARTS = 10  # fewer do not show how much parts differ
 MOST_PARTS = 10**7  # a list of more would fill the memory
+LONG_HORIZON = 0.01  # of the events of a part: shorter horizons do not exhaust it unless propensities are very small
 FEWEST_PASSES, TOTAL_PASSES = 2, 40  # passes per part, and passes over all parts together
 HORIZONS_NOTE = (
     "No horizon was given, and segments chose their own, of {} to {} rounds; give horizon=... to use one for all of "
@@ -191,13 +192,14 @@ class _PartJobs(NamedTuple):
     """What the jobs of all parts share."""
 
     stream: LogStream
-    one_pass: OnePass
+    passes: Sequence[OnePass]
     policies: Sequence[Any]
     fixed_policies: Sequence[Any]
     reward_model: Any
     horizon: int
     n_passes: int
     seed: int
+    prepare: Callable[[PassInputs, Any, int], PassInputs] | None
     readings: tuple[Reading, ...]
 
 
@@ -209,8 +211,14 @@ def run_parts(
     choose_horizon: Callable[[EvaluationRequest, Log, FloatArray], int],
     pool: int,
     n_parts: int | None,
+    choose_pass: Callable[[Any, PassInputs, int], OnePass] | None = None,
+    prepare: Callable[[PassInputs, Any, int], PassInputs] | None = None,
 ) -> PartResults:
-    """Cut the stream and run passes over each part, for all policies with common randomness."""
+    """Cut the stream and run passes over each part, for all policies with common randomness.
+
+    ``choose_pass`` chooses the kind of pass of each policy by the first part; all parts have the same length.
+    ``prepare`` completes the inputs of passes over a part, given the reward model and a seed.
+    """
     assert isinstance(request.log, LogStream)
     _check_options(request)
     stream = request.log.with_event_count()
@@ -218,20 +226,29 @@ def run_parts(
     number = number_of_parts(n_events, pool)
     ranges = _part_ranges(n_events, number, n_parts)
     horizon = request.horizon
-    if horizon is None:
+    passes = [one_pass] * len(policies)
+    is_long = horizon is not None and horizon > LONG_HORIZON * (n_events // number)
+    if horizon is None or (is_long and choose_pass is not None):
         first = stream.slice(*ranges[0][1:]).read()
         first_request = replace(request, policy=policies[0], log=first, execution=Execution())
-        horizon = choose_horizon(first_request, *out_of_sample_predictions(first_request))
+        predictions = out_of_sample_predictions(first_request)
+        horizon = horizon or choose_horizon(first_request, *predictions)
+        if choose_pass is not None:
+            first_inputs = PassInputs(*predictions, horizon)
+            if prepare is not None:
+                first_inputs = prepare(first_inputs, request.reward_model, request.seed)
+            passes = [choose_pass(policy, first_inputs, request.seed) for policy in policies]
     n_passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / len(ranges)))
     shared_by_parts = _PartJobs(
         stream=stream,
-        one_pass=one_pass,
+        passes=passes,
         policies=policies,
         fixed_policies=request.fixed_policies,
         reward_model=request.reward_model,
         horizon=horizon,
         n_passes=n_passes,
         seed=request.seed,
+        prepare=prepare,
         readings=request.readings,
     )
     jobs = [Job(("part", part[0]), part, part[2] - part[1]) for part in ranges]
@@ -292,12 +309,14 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(jobs.reward_model, log=log)
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
+    if jobs.prepare is not None:
+        inputs = jobs.prepare(inputs, jobs.reward_model, jobs.seed)
     variants = [inputs, *(_read_part(reading, log, inputs, jobs, number) for reading in jobs.readings)]
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     n_policies = len(jobs.policies)
     passes = [
-        run_readings(jobs.one_pass, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
+        run_readings(jobs.passes, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
     ]
     results = []
     for i, read in enumerate(variants):
@@ -313,16 +332,16 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
 def _read_part(reading: Reading, log: Log, inputs: PassInputs, jobs: _PartJobs, number: int) -> PassInputs:
     """Return the events of a part with what is read in place of the reward."""
     if not isinstance(reading, OutcomeReading):
-        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon)
+        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon, inputs.fresh_means)
     read = reading.apply(log)
     rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
     model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
-    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon)
+    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon, inputs.fresh_means)
 
 
 def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
     """Return the doubly robust value of a fixed policy on one part, with the predictions that passes use."""
-    log, predicted, _ = inputs
+    log, predicted = inputs.log, inputs.predicted
 
     def predict(block: Log, positions: IntArray) -> FloatArray:
         return np.repeat(predicted, len(block), axis=0) if len(predicted) == 1 else predicted[positions]

@@ -37,11 +37,12 @@ class PassResult(NamedTuple):
     """One pass: value, curve, rounds played, and bias certificate.
 
     ``rows`` are the events that were used, empty for all; ``event_values`` the values of these events averaged over
-    rounds, ``accepted`` the events that became history. What follows is for standard errors: the variance of reading
+    rounds, ``accepted`` the event of each round. What follows is for standard errors: the variance of reading
     each point of the curve, the influence of each event by being read, its influence on its own reading,
     compensators of acceptance at the ``edges`` of bins of rounds, and values by bin; for those of parts of the curve,
     ``readings`` up to these edges, the curve on the finer blocks of :func:`fine_edges`, and V_t in the last round. All
-    are empty if not known.
+    are empty if not known. ``filled`` are the rounds whose event was drawn again, with a fresh reward, because none was
+    left; with ``reads_held_out`` values were read on events that were held out from the history.
     """
 
     value: float
@@ -60,6 +61,8 @@ class PassResult(NamedTuple):
     readings: FloatArray = NO_VALUES
     fine_curve: FloatArray = NO_VALUES
     end_value: float = math.nan
+    filled: IntArray = NO_EVENTS
+    reads_held_out: bool = False
 
     @classmethod
     def from_rounds(cls, values: FloatArray, horizon: int, certificate: float = math.nan) -> PassResult:
@@ -340,14 +343,15 @@ def predict_history(kappa: float, history_variance: float, histories: float) -> 
 def has_large_weights(passes: Sequence[PassResult]) -> bool:
     """Return whether so much is exhausted that the weights of readings are too large to be used."""
     exhausted = np.mean([result.certificate for result in passes])
-    return bool(exhausted > LARGEST_READING_EXHAUSTION * passes[0].rounds)
+    return bool(exhausted > LARGEST_READING_EXHAUSTION * passes[0].rounds) and not passes[0].reads_held_out
 
 
 def _history_influences(result: PassResult, remaining: FloatArray, edges: IntArray) -> FloatArray:
     """Return ``sum_j y_j (accepted in bin j - compensator of bin j)``, less ``own``."""
     influence = -(remaining @ np.diff(result.compensator, axis=0)) - result.own
     positions = np.searchsorted(result.rows, result.accepted) if result.rows.size else result.accepted
-    influence[positions] += np.repeat(remaining, np.diff(edges))
+    # not "+=": an event that was drawn again occurs several times
+    np.add.at(influence, positions, np.repeat(remaining, np.diff(edges)))
     return np.asarray(influence)
 
 
@@ -391,9 +395,12 @@ def mean_of_pairs(gram: FloatArray) -> tuple[float, float]:
 def _common_events(first: Sequence[PassResult], second: Sequence[PassResult]) -> tuple[float, float]:
     """Return how many events two histories share on average: in different passes, and in the same pass."""
     n = 1 + max(int(result.accepted.max()) for result in (*first, *second))
-    counts = [np.bincount(np.concatenate([r.accepted for r in passes]), minlength=n) for passes in (first, second)]
-    same = sum(np.intersect1d(a.accepted, b.accepted).size for a, b in zip(first, second, strict=True))
-    total, passes = float(counts[0] @ counts[1]), len(first)
+    totals, same = np.zeros((2, n)), 0.0
+    for pair in zip(first, second, strict=True):
+        counts = [np.bincount(result.accepted, minlength=n) for result in pair]
+        totals += counts
+        same += float(counts[0] @ counts[1])
+    total, passes = float(totals[0] @ totals[1]), len(first)
     return (total - same) / (passes * (passes - 1)), same / passes
 
 
@@ -431,6 +438,10 @@ def separate_histories(histories: Sequence[IntArray], n_events: int) -> float:
     if n < 2 or histories[0].size == 0:
         return np.nan
     rounds = histories[0].size
-    uses = np.bincount(np.concatenate(histories))
-    shared = float((uses * (uses - 1)).sum()) / (n * (n - 1) * rounds)
+    uses, within = np.zeros((2, n_events))
+    for history in histories:
+        counts = np.bincount(history, minlength=n_events)
+        uses += counts
+        within += counts**2  # an event that was drawn again is no common event
+    shared = float((uses**2 - within).sum()) / (n * (n - 1) * rounds)
     return 1 / max(shared, rounds / n_events)

@@ -19,6 +19,7 @@ from backcast.estimate import (
     LOGGED,
     POLICY_VALUE,
     AfterLearning,
+    BiasEstimate,
     Estimate,
     Interval,
     LearningCurve,
@@ -26,6 +27,7 @@ from backcast.estimate import (
     block_edges,
     student_quantile,
 )
+from backcast.evaluators._bias import estimate_bias
 from backcast.evaluators._curve_gains import (
     Baseline,
     SubsetCurves,
@@ -87,6 +89,7 @@ class ReplicateTable:
     Values are means of full passes only. Passes that did not reach the horizon are never left out of a mean: the value
     of those that did would be selected (see ``run_replicates``). Errors come from subsets if there are any (group
     jackknife), else from what full passes record (infinitesimal jackknife); there are none if ``values_only``.
+    ``more_filled`` are passes ``(levels, B, P)`` with more filled rounds, if a bias estimate needs them.
     """
 
     full: list[list[PassResult]]
@@ -97,6 +100,7 @@ class ReplicateTable:
     groups: Groups
     notes: tuple[str, ...] = ()
     values_only: bool = False
+    more_filled: Sequence[list[list[PassResult]]] = ()
 
     @property
     def method(self) -> str:
@@ -266,6 +270,7 @@ class ReplicateTable:
         """Return the estimate of one policy."""
         value = float(self.values()[policy])
         error, interval, influences, groups, lift = math.nan, None, None, None, None
+        bias = self.bias_estimate(policy, request)
         if self.has_standard_errors:
             # a model that is fitted on a part of the log leaves the rest for the passes
             if request.pairs_with_log and isinstance(request.log, Log) and len(request.log) == self.n_events:
@@ -277,7 +282,8 @@ class ReplicateTable:
                 influences = self.influences.event_influences(policy)
             precision = self.precision(policy)
             error = precision.std_error
-            half_width = student_quantile(request.level, precision.degrees_of_freedom) * error
+            total = math.hypot(error, bias.size if bias is not None else 0.0)
+            half_width = student_quantile(request.level, precision.degrees_of_freedom) * total
             ends = value - half_width, value + half_width
             interval = Interval(*ends, request.level, self.method, "independent", POLICY_VALUE)
         break_even, after_learning = self._learning(policy, request)
@@ -290,6 +296,7 @@ class ReplicateTable:
             evaluator=evaluator,
             curve=self._curve(policy, request.level),
             horizon=self.horizon,
+            bias_estimate=bias,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "replicates": len(self.member) or len(self.full)},
             influences=influences,
@@ -299,6 +306,17 @@ class ReplicateTable:
             after_learning=after_learning,
             _lift_precision=lift,
         )
+
+    def bias_estimate(self, policy: int, request: EvaluationRequest) -> BiasEstimate | None:
+        """Return the estimated bias of one policy's value; None if events ran out and rounds were not filled."""
+        results = self.passes_of(policy)
+        exhausted = sum(result.certificate for result in results)
+        if not self.has_standard_errors or math.isnan(exhausted):
+            return None
+        if exhausted > 0 and not any(result.filled.size for result in results):
+            return None
+        spread = float(request.log.columns.rewards.std()) if isinstance(request.log, Log) else math.nan
+        return estimate_bias(results, [[row[policy] for row in rows] for rows in self.more_filled], spread)
 
     def _curve(self, policy: int, level: float) -> LearningCurve:
         """Return the mean curve of the full passes, with the quantile of the interval and at least its error terms."""

@@ -21,6 +21,7 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast._readings import OutcomeReading, SegmentReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
+from backcast.evaluators._bias import BIAS_PASSES, is_filled
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
@@ -48,11 +49,22 @@ MORE_FOR_OTHERS = (
 
 
 class PassInputs(NamedTuple):
-    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon."""
+    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
+
+    ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
+    ``predicted``.
+    """
 
     log: Log
     predicted: FloatArray
     horizon: int
+    fresh_means: FloatArray = NO_VALUES
+
+    def of_rows(self, rows: IntArray) -> PassInputs:
+        """Return the inputs of some of the events."""
+        predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
+        means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
+        return PassInputs(self.log[rows], predicted, self.horizon, means)
 
 
 # what is read besides the reward: another outcome with its predictions, or a segment, which follows from the inputs
@@ -68,16 +80,19 @@ def run_replicates(
     request: EvaluationRequest,
     policies: Sequence[Any],
     *,
-    one_pass: OnePass,
+    one_pass: OnePass | Sequence[OnePass],
     default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[PassInputs, int], HorizonNotReached],
+    more_filled: Sequence[Sequence[OnePass]] = (),
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
-    A pass that does not reach the horizon is never left out of a mean. If a full pass falls short, the call fails; if a
-    subset does, there are no standard errors. Readings of the request are further columns of the table, as many as
-    there are policies for each; they do not decide on the number of passes, and a run that is stopped has none.
+    ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
+    out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors. Readings
+    of the request are further columns of the table, as many as there are policies for each; they do not decide on the
+    number of passes, and a run that is stopped has none. ``more_filled`` are passes with more filled rounds, for the
+    bias of passes that are filled.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -88,13 +103,34 @@ def run_replicates(
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
     readings = [_reading_inputs(reading, inputs, request) for reading in request.readings]
-    with closing(_Runner(one_pass, policies, inputs, readings, request, groups, horizon_error)) as runner:
+    passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
+    levels = (passes, *more_filled)
+    with closing(_Runner(levels, policies, inputs, readings, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
-        if isinstance(method, GroupJackknife):
-            return _run_subsets(runner, method, long_enough)
-        return _run_full_passes(runner)
+        table = (
+            _run_subsets(runner, method, long_enough)
+            if isinstance(method, GroupJackknife)
+            else _run_full_passes(runner)
+        )
+        return _with_bias_passes(runner, table)
+
+
+def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
+    """Return the table with passes that are filled more, for a bias estimate, if full passes are filled at all.
+
+    All policies run them if one of them needs them.
+    """
+    if runner.n_levels == 1 or runner.stopped or not table.has_standard_errors:
+        return table
+    if not any(is_filled(table.passes_of(policy)) for policy in range(len(runner.policies))):
+        return table
+    try:
+        levels = [runner.filled_passes(level) for level in range(1, runner.n_levels)]
+    except StopEvaluation:
+        return table
+    return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
 
 
 def _reading_inputs(
@@ -104,7 +140,8 @@ def _reading_inputs(
         return reading
     request = replace(request.scoped(reading.key), reward_model=outcome_model(request.reward_model))
     assert isinstance(request.log, Log)
-    return PassInputs(*out_of_sample_predictions(replace(request, log=reading.apply(request.log))), inputs.horizon)
+    predictions = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
+    return PassInputs(*predictions, inputs.horizon, inputs.fresh_means)
 
 
 def outcome_model(model: Any) -> Any:
@@ -299,9 +336,12 @@ def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
 
 @dataclass
 class _Runner:
-    """Runs passes for all policies as jobs, until the progress callback stops them."""
+    """Runs passes for all policies as jobs, until the progress callback stops them.
 
-    one_pass: OnePass
+    ``passes`` are the functions of ordinary passes, one per policy, and those of passes that are filled more.
+    """
+
+    passes: Sequence[Sequence[OnePass]]
     policies: Sequence[Any]
     inputs: PassInputs
     readings: Sequence[PassReading]
@@ -313,7 +353,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         seed = self.request.seed
-        self._shared = SharedArguments(self.one_pass, self.policies, self.inputs, self.readings, self.groups, seed)
+        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.readings, self.groups, seed)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -323,6 +363,11 @@ class _Runner:
     def n_groups(self) -> int:
         """Number of groups."""
         return self.groups.edges.size - 1
+
+    @property
+    def n_levels(self) -> int:
+        """Number of kinds of passes."""
+        return len(self.passes)
 
     def draw_groups(self, n_groups: int, number: int, *, is_pilot: bool = False) -> list[int]:
         """Draw the groups of a subset replicate."""
@@ -359,6 +404,12 @@ class _Runner:
             jobs.append(Job((name, n_groups, number), (groups, (*key, number), not is_pilot), n_events))
         return self._run(jobs)
 
+    def filled_passes(self, level: int) -> list[list[PassResult]]:
+        """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
+        n = len(self.inputs.log)
+        keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
+        return self._run([Job(("filled", level, i), (None, key, True, level), n) for i, key in enumerate(keys)])
+
     def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
@@ -373,7 +424,7 @@ class _Runner:
 
 
 def _run_pass(
-    one_pass: OnePass,
+    passes: Sequence[Sequence[OnePass]],
     policies: Sequence[Any],
     inputs: PassInputs,
     readings: Sequence[PassReading],
@@ -382,16 +433,17 @@ def _run_pass(
     chosen: Sequence[int] | None,
     key: tuple[int, ...],
     reads: bool,
+    level: int = 0,
 ) -> list[PassResult]:
     # a job carries the numbers of its groups: the events themselves would be most of what is sent
     rows = None if chosen is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(seed, *key) for _ in policies]
-    return run_readings(one_pass, policies, inputs, readings if reads else (), rows, seeds)
+    return run_readings(passes[level], policies, inputs, readings if reads else (), rows, seeds)
 
 
 def run_readings(
-    one_pass: OnePass,
+    passes: Sequence[OnePass],
     policies: Sequence[Any],
     inputs: PassInputs,
     readings: Sequence[PassReading],
@@ -403,14 +455,15 @@ def run_readings(
     The history of a policy is the same whatever is read, because it learns from the reward and has the same seed.
     """
     columns: list[list[PassResult]] = []
-    for policy, seed in zip(policies, seeds, strict=True):
+    for one_pass, policy, seed in zip(passes, policies, seeds, strict=True):
         # a pass may spawn further seeds of its own, which another pass with the same object would not get again
         again = [_copy_seed(seed) for _ in readings]
         columns.append([one_pass(policy, inputs, rows, seed)])
         for reading, own_seed in zip(readings, again, strict=True):
             read = reading
             if isinstance(read, SegmentReading):
-                read = PassInputs(*read.apply(inputs.log, inputs.predicted), inputs.horizon)
+                applied = read.apply(inputs.log, inputs.predicted)
+                read = PassInputs(*applied, inputs.horizon, inputs.fresh_means)
             columns[-1].append(_with_history_of(columns[-1][0], one_pass(policy, read, rows, own_seed)))
     return [result for results in zip(*columns, strict=True) for result in results]
 

@@ -10,7 +10,8 @@ from typing import NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._engine.forward import RewardLaw, run_forward
+from backcast._engine.forward import run_forward
+from backcast._engine.reward_law import RewardLaw
 from backcast._parallel.jobs import Execution
 from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
@@ -153,7 +154,7 @@ def _simulated_rewards(
     if len(log) < horizon:
         raise HorizonNotReached(f"the horizon is {horizon} and the log has {len(log)} events; ask for a shorter one")
     means = np.array(np.broadcast_to(predicted, (len(log), log.n_actions)))
-    law = _reward_law(log, means)
+    law = RewardLaw.from_rewards(log.columns.rewards, means[np.arange(len(log)), log.columns.actions])
     segments = [slice(start, start + horizon) for start in range(0, len(log) - horizon + 1, horizon)]
     return np.array([run_forward(request.policy, log[s], means[s], law, rng) for s in segments])
 
@@ -175,10 +176,3 @@ def _refitted_curves(request: EvaluationRequest, log: Log, horizon: int) -> Floa
         events, predicted = out_of_sample_predictions(refit)
         curves.append(_simulated_rewards(refit, events, predicted, horizon, rng).mean(axis=0))
     return np.array(curves)
-
-
-def _reward_law(log: Log, means: FloatArray) -> RewardLaw:
-    low, high = float(log.rewards.min()), float(log.rewards.max())
-    if np.isin(log.rewards, (low, high)).all() and low < high:
-        return RewardLaw(low, high, np.zeros(0))
-    return RewardLaw(low, high, log.rewards - means[np.arange(len(log)), log.actions])

@@ -11,6 +11,7 @@ from backcast._format import (
     NO_INTERVAL,
     describe_assumption,
     describe_estimand,
+    format_bias,
     format_change,
     format_interval,
     format_level,
@@ -64,7 +65,7 @@ def estimate_text(estimate: Estimate) -> str:
         ("runs", _describe_runs(diagnostics)),
         ("error", _describe_errors(estimate.std_error, diagnostics)),
         ("weights", _describe_weights(diagnostics)),
-        ("bias", _describe_bias(diagnostics)),
+        ("bias", _describe_bias(estimate)),
         ("reliability", f"{reliability.label}{reasons}"),
         ("next step", reliability.next_step),
         ("note", ESTIMATED if diagnostics.get("propensities_estimated") else ""),
@@ -180,14 +181,19 @@ def _describe_weights(diagnostics: dict[str, Any]) -> str:
     return f"effective sample size {effective} of {events} events; mean weight {mean}, largest {largest}"
 
 
-def _describe_bias(diagnostics: dict[str, Any]) -> str:
-    """Return the bias certificate; empty for evaluators without one."""
-    if "bias_certificate" not in diagnostics:
-        return ""
-    certificate = diagnostics["bias_certificate"]
-    if certificate >= 1:
-        return f"no guarantee (certificate {format_number(certificate)}; only below 1 does it bound the bias)"
-    return f"certificate {format_number(certificate)} (upper bound on the total variation from a live history)"
+def _describe_bias(estimate: Estimate) -> str:
+    """Return bias estimate, certificate and filled share; empty for evaluators without them."""
+    diagnostics, bias = estimate.diagnostics.to_dict(), estimate.bias_estimate
+    parts = [] if bias is None else [f"estimate {format_bias(bias)}"]
+    certificate = diagnostics.get("bias_certificate")
+    if certificate is not None and certificate >= 1:
+        parts.append(f"no guarantee (certificate {format_number(certificate)}; only below 1 does it bound the bias)")
+    elif certificate is not None:
+        limit = "upper bound on the total variation from a live history"
+        parts.append(f"certificate {format_number(certificate)} ({limit})")
+    if diagnostics.get("filled_share", 0.0) > 0:
+        parts.append(f"{format_percent(diagnostics['filled_share'])} of the rounds filled from the reward model")
+    return "; ".join(parts)
 
 
 def make_table(columns: Mapping[str, Mapping[str, Any]]) -> Table:
