@@ -80,7 +80,7 @@ def evaluate_log(setting: Setting, number: int) -> list[float]:
     log = WORLD.log(setting.events, np.random.default_rng([SEED, number]))
     model = bc.CrossFit(bc.LowVariance())  # of the default call
     options: dict[str, Any] = {"reward_model": model, "horizon": setting.rounds, "seed": number}
-    estimate = bc.evaluate(log, POLICY, bc.ClockReplay(), replicates=setting.replicates, **options)
+    estimate = bc.evaluate(log, POLICY, bc.ClockReplay(fill=True), replicates=setting.replicates, **options)
     bias = estimate.bias_estimate
     facts = [
         estimate.value,
@@ -94,7 +94,7 @@ def evaluate_log(setting: Setting, number: int) -> list[float]:
     ]
     request = EvaluationRequest(log, POLICY, **options)
     inputs = PassInputs(*out_of_sample_predictions(request), setting.rounds)
-    inputs = bc.ClockReplay().with_fresh_means(inputs, model, number)
+    inputs = bc.ClockReplay(fill=True).with_fresh_means(inputs, model, number)
     seeds = [seed_sequence(number, 1, i) for i in range(setting.passes)]
     for fill, held_out in ((True, False), (True, True), (False, False)):
         clock = bc.ClockReplay(fill=fill)

@@ -25,7 +25,6 @@ SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
 FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
 LARGE_BIAS = 3.0  # standard errors from which a bias is too large for an interval to be worth its level
 SMALL_FILLED_SHARE = 0.02  # filled rounds that cannot matter much
-SMALL_PASS_SPREAD = 0.05  # of the spread of event values: passes that differ by less show that histories hardly matter
 BIAS_MEANING = "Estimated bias of the value because the log ran out of events, with its standard error."
 FEWEST_HISTORIES = 3  # independent histories below which an estimate carries no decision
 FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
@@ -192,10 +191,6 @@ def _judge_histories(count: float, estimate: Estimate) -> Judgement:
         return Judgement("good", "large enough")
     if count >= FEWEST_HISTORIES:
         return Judgement("fair", "fewer than 20 independent histories: rare events have much influence")
-    facts = estimate.diagnostics.to_dict()
-    pass_spread = facts.get("monte_carlo_error", math.inf) * math.sqrt(facts.get("passes", math.inf))
-    if pass_spread <= SMALL_PASS_SPREAD * facts.get("value_spread", 0.0):
-        return Judgement("fair", "fewer than 3 independent histories, which hardly differ in value")
     return Judgement("poor", "fewer than 3 independent histories: the estimate rests on a few events")
 
 

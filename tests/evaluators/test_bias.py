@@ -45,7 +45,7 @@ def evaluate(reward_model: Any) -> bc.Estimate:
     rewards = (rng.random(N) < np.where(actions == 1, HIGH, LOW)).astype(float)
     log = bc.Log(None, actions, rewards, np.where(actions == 1, 0.1, 0.9), n_actions=2, reward_range=(0, 1))
     policy = bc.UCB1(batch_size=20)
-    return bc.evaluate(log, policy, bc.ClockReplay(), horizon=T, replicates=16, reward_model=reward_model)
+    return bc.evaluate(log, policy, bc.ClockReplay(fill=True), horizon=T, replicates=16, reward_model=reward_model)
 
 
 def test_a_wrong_reward_model_shows_in_the_bias_and_the_grade() -> None:

@@ -308,12 +308,9 @@ class ReplicateTable:
         )
 
     def bias_estimate(self, policy: int, request: EvaluationRequest) -> BiasEstimate | None:
-        """Return the estimated bias of one policy's value; None if events ran out and rounds were not filled."""
+        """Return the estimated bias of one policy's value due to filled rounds; None if no round was filled."""
         results = self.passes_of(policy)
-        exhausted = sum(result.certificate for result in results)
-        if not self.has_standard_errors or math.isnan(exhausted):
-            return None
-        if exhausted > 0 and not any(result.filled.size for result in results):
+        if not self.has_standard_errors or not any(result.filled.size for result in results):
             return None
         spread = float(request.log.columns.rewards.std()) if isinstance(request.log, Log) else math.nan
         return estimate_bias(results, [[row[policy] for row in rows] for rows in self.more_filled], spread)
