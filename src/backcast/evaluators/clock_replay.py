@@ -291,6 +291,6 @@ def horizon_error(inputs: PassInputs, reached: int) -> HorizonNotReached:
     """Return the error for a horizon that exhausts the log."""
     return HorizonNotReached(
         f"the horizon of {inputs.horizon} rounds exhausts the log: after {reached} rounds none of its "
-        f"{len(inputs.log):,} events could be accepted. Ask for a horizon of at most {reached}, give a longer log, or let the "
-        "reward model fill the other rounds (ClockReplay(fill=True))"
+        f"{len(inputs.log):,} events could be accepted. Ask for a horizon of at most {reached}, give a longer log, or "
+        "let the reward model fill the other rounds (ClockReplay(fill=True))"
     )
