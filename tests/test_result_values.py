@@ -42,6 +42,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         segments={"device": ["phone", "desk"] * (N // 2)},
     )
     read = bc.compare(by_device, {"uniform": bc.Uniform()}, guardrails=["ms < 5"])
+    filled = bc.evaluate(log, bc.UCB1(), bc.ClockReplay(fill=True), horizon=600, replicates=16)
     searched = bc.search(log, {"low": bc.Fixed([1, 0, 0]), "high": bc.Fixed([0, 0, 1])})
     return {
         "fixed policy": bc.evaluate(log, bc.Uniform(), bc.IPS()),
@@ -56,7 +57,9 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "break-even": learned.break_even,
         "after learning": learned.after_learning,
         "interval": learned.interval,
-        "bias estimate": learned.bias_estimate,
+        "bias estimate": bc.evaluate(
+            log, bc.UCB1(), bc.ClockReplay(fill=True), horizon=600, replicates=16
+        ).bias_estimate,
         "diagnostics": learned.diagnostics,
         "provenance": learned.provenance,
         "replay summary": learned.replay_summary(),

@@ -94,13 +94,14 @@ def reports(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
     """One page for each situation of a decision, replays and a fixed policy side by side, and hostile labels."""
     folder = tmp_path_factory.mktemp("reports")
     log, hostile_log = news(), news(HOSTILE[:3])  # reports draw replays from them
+    slow = slow_offers()
     even, rare, good = coins(600, (0.3, 0.3, 0.3)), coins(300, RARE_REWARDS, RARE), coins(2000, (0.1, 0.5), (0.3, 0.7))
     results = {
         "winner": _comparison(log),
         "tie": bc.compare(even, {"first": bc.Fixed([1, 0, 0]), "second": bc.Fixed([0, 1, 0])}),
         "hopeless": bc.compare(rare, {"new": bc.Fixed([0, 0, 0, 1]), "control": bc.Fixed([1, 0, 0, 0])}),
         "worse": bc.evaluate(good, bc.Fixed([1, 0])),
-        "guardrail": bc.compare(slow_offers(), {"new": bc.Fixed([0, 1])}, guardrails=["latency < logged + 5"]),
+        "guardrail": bc.compare(slow, {"new": bc.Fixed([0, 1])}, guardrails=["latency < logged + 5"]),
         "replay": _replays(log),
         "hostile": _hostile(hostile_log),
     }

@@ -44,6 +44,7 @@ class TestEvaluate:
             assert set(estimate) == {
                 *("value", "std_error", "interval", "diagnostics", "policy", "evaluator"),
                 *("horizon", "curve", "notes", "settings", "lift", "break_even", "after_learning", "reliability"),
+                "bias_estimate",
             }
             assert estimate["settings"]["seed"] == 3
 

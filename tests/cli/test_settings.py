@@ -104,7 +104,7 @@ class TestRuns:
 BAD = {
     'horzion = 5\nlog = "x"': "there is no setting 'horzion'; did you mean 'horizon'? Settings: log, context, ",
     "log = 3": "log is 3; it must be text",
-    "horizon = 'many'": "horizon is 'many'; it must be a whole number",
+    "horizon = 'many'": "horizon is 'many'; it must be a whole number, or a span of time such as '1d'",
     "horizon = 2.5": "horizon is 2.5; it must be a whole number",
     "horizon = true": "horizon is True; it must be a whole number",
     "level = 'high'": "level is 'high'; it must be a number",

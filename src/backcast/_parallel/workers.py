@@ -112,7 +112,7 @@ def select_backend(
     prefer: Literal["threads"] | None = "threads" if threads and time_limit is None else None
     options = _Options(n_jobs, prefer, time_limit, one_by_one)
     if n_jobs in (None, 1) and "joblib" not in sys.modules:
-        # nobody can have selected another backend, and to import joblib takes a fifth of a second
+        # no other backend can have been selected, and to import joblib takes a fifth of a second
         return Backend(options, None)
     from joblib.parallel import get_active_backend
 

@@ -35,6 +35,12 @@ def _is_range(value: Any) -> bool:
     return isinstance(value, list) and len(value) == 2 and NUMBERS.accepts(value)
 
 
+def _is_horizon(value: Any) -> bool:
+    from backcast._horizon import SPAN
+
+    return type(value) is int or (isinstance(value, str) and (value.isdecimal() or SPAN.fullmatch(value) is not None))
+
+
 def _is_table(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(entry, str | dict) for entry in value.values())
 
@@ -48,6 +54,7 @@ NUMBERS = Kind(list[float], "a number, or a list of numbers", _is(int, float, or
 RANGE = Kind(tuple[float, float], "two numbers", _is_range, "LOW HIGH")
 TEXT_OR_NUMBER = Kind(str, "text or a number", _is(str, int, float))
 TEXT_OR_COUNT = Kind(str, "text or a whole number", _is(str, int))
+ROUNDS = Kind(str, "a whole number, or a span of time such as '1d'", _is_horizon)
 FILL = Kind(
     list[str],
     "mean, zero, a number, or a table of columns and one of these",
@@ -272,7 +279,7 @@ RUN = _panel(
     ),
     Option(
         "horizon",
-        TEXT_OR_COUNT,
+        ROUNDS,
         "Rounds that the policy runs for, or a span of time if the log has times (12h, 1d, 2w: as many rounds as it "
         "has events in that time); one pass over the log if not given.",
         metavar="T",

@@ -102,7 +102,7 @@ def fine_edges(horizon: int) -> IntArray:
     """Return the edges of the blocks of rounds among which a break-even round is looked for, shorter at the beginning.
 
     >>> fine_edges(100).tolist()[:5], fine_edges(100).size
-    ([0, 1, 2, 3, 4], 85)
+    ([0, 1, 2, 3, 4], 95)
     """
     return np.unique(np.round(horizon * (np.arange(FINE_BLOCKS + 1) / FINE_BLOCKS) ** BIN_POWER).astype(np.int64))
 

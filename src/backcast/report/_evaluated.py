@@ -169,7 +169,10 @@ def format_option(value: Any) -> str:
         return " to ".join(map(format_option, value["tuple"])) if len(value["tuple"]) == 2 else _as_code(value)
     if "python" in value:
         return str(value.get("text", value["python"]))
-    return _as_code(value)
+    if "dict" in value or "array" in value:
+        return _as_code(value)
+    # how the command line made an object
+    return ", ".join(f"{name}={_as_code(item)}" for name, item in value.items())
 
 
 def _as_code(value: Any) -> str:

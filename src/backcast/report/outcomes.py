@@ -14,6 +14,7 @@ from backcast.report.charts import (
     WIDTH,
     apply_style,
     finite_or_none,
+    legend,
     policy_colour,
     policy_scale,
     tooltip,
@@ -108,7 +109,7 @@ def plot_outcomes(comparison: Any, outcome: str | None = None) -> Any:
     x_title, y_title = f"lift in {other}", "lift in reward per round"
     across = base.mark_rule(strokeWidth=2).encode(x=_axis(alt.X, alt, "x_low", x_title), x2="x_high:Q", y="y:Q")
     upright = base.mark_rule(strokeWidth=2).encode(y=_axis(alt.Y, alt, "y_low", y_title), y2="y_high:Q", x="x:Q")
-    shapes = alt.Shape("policy:N", scale=policy_scale(alt, summary, SHAPES, shown), legend=None)
+    shapes = alt.Shape("policy:N", scale=policy_scale(alt, summary, SHAPES, shown), legend=legend(alt, "point"))
     points = base.mark_point(filled=True, size=110, opacity=1).encode(x="x:Q", y="y:Q", shape=shapes)
     zero = alt.Chart(alt.Data(values=[{"zero": 0}]))
     lines = [
