@@ -57,9 +57,7 @@ def make_results(log: bc.Log) -> dict[str, Any]:
         "break-even": learned.break_even,
         "after learning": learned.after_learning,
         "interval": learned.interval,
-        "bias estimate": bc.evaluate(
-            log, bc.UCB1(), bc.ClockReplay(fill=True), horizon=600, replicates=16
-        ).bias_estimate,
+        "bias estimate": filled.bias_estimate,
         "diagnostics": learned.diagnostics,
         "provenance": learned.provenance,
         "replay summary": learned.replay_summary(),
