@@ -3,7 +3,7 @@
 Five policies are compared with the log: two that learn, two that are fixed, and one that chooses as the logger did,
 whose lift is 0. Values of the learning policies are means of live runs, those of the others are computed.
 
-- coverage: of the interval of one lift at its own level, the mean over policies that learn and over fixed ones
+- by policy: logs in which the interval of its lift, at its own level, holds the true lift
 - all five: logs in which the simultaneous intervals of all five hold their lifts
 - false: logs in which the verdict on the policy that equals the logger is "better"
 
