@@ -122,7 +122,9 @@ class TestJson:
         np.testing.assert_array_equal(second.floats, first.floats)
         np.testing.assert_array_equal(second.ints, first.ints)
         assert second.floats.dtype == np.float64
-        assert replace(second, floats=first.floats, ints=first.ints) == first
+        # arrays are compared above; from Python 3.13 on == of dataclasses asks for the truth of their comparison
+        none: Any = None
+        assert replace(second, floats=none, ints=none) == replace(first, floats=none, ints=none)
 
     @pytest.mark.parametrize(
         ("field", "value", "words"),

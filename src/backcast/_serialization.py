@@ -86,6 +86,8 @@ def _parse_value(hint: Any, data: Any, where: str) -> Any:
         return None if data is None else _parse_value(next(arg for arg in args if arg is not type(None)), data, where)
     if origin is np.ndarray:
         return _parse_array(get_args(args[1])[0], data, where)
+    if origin is npt.NDArray:  # an alias of its own since NumPy 2.5
+        return _parse_array(args[0], data, where)
     if origin in (tuple, list):
         return _parse_sequence(origin, args, data, where)
     if origin is dict:

@@ -40,7 +40,7 @@ def test_campaign(tmp_path: Path) -> None:
     assert contexts[:, 1:5].argmax(axis=1).tolist() == buckets.tolist()
     assert contexts[:, 5:].tolist() == [[0.5, 0.0], [0.0, 2.0], [0.0, 0.0]]
     assert log.times is not None
-    assert (np.diff(log.times) > np.timedelta64(0)).all()
+    assert (np.diff(log.times) > np.timedelta64(0, "s")).all()
 
 
 @pytest.mark.parametrize("hash_size", [4, 1000])

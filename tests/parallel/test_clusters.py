@@ -243,14 +243,17 @@ def alone_in_segments(stream: bc.LogStream) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def on_ray(alone: list[str], alone_in_segments: list[str]) -> Iterator[None]:
+def on_ray(alone: list[str], alone_in_segments: list[str], tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
     """What one process says is found out first: after that, all work goes to Ray."""
     import ray
 
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.cloudpickle.register_pickle_by_value(sys.modules[FollowTheLeader.__module__])
-    with Engine("ray").connect():
-        yield
+    with pytest.MonkeyPatch.context() as patch:
+        # Ray writes to the home folder, which may be read-only
+        patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
+        with Engine("ray").connect():
+            yield
     assert not ray.is_initialized()
 
 
