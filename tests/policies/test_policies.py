@@ -80,7 +80,9 @@ def test_linear_learners_are_ridge_regressions(ridge: float, per_action: bool) -
     for policy, probabilities in expected.items():
         policy = started(policy)
         policy.learn(*batch)
-        np.testing.assert_allclose(policy.probabilities(contexts), probabilities, atol=1e-6, err_msg=repr(policy))
+        # Thompson's probabilities are integrals, documented to 1e-6; the others are exact up to rounding
+        tolerance = 1e-6 if isinstance(policy, bc.LinearThompson) else 1e-7
+        np.testing.assert_allclose(policy.probabilities(contexts), probabilities, atol=tolerance, err_msg=repr(policy))
 
 
 def plain_race(means: Any, spreads: Any) -> Any:
