@@ -358,7 +358,7 @@ def test_wealth_is_never_negative() -> None:
     rng = np.random.default_rng(0)
     for max_weight in (math.inf, 50.0):
         wealth, candidates = np.ones(64), np.linspace(0, 1, 64)
-        w = rng.choice([0.0, 0.5, 50.0], p=[0.2, 0.79, 0.01], size=200)
+        w = rng.choice(np.array([0.0, 0.5, 50.0]), p=[0.2, 0.79, 0.01], size=200)
         x = np.where(rng.random(200) < 0.5, w, 0.0)
         play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, max_weight, 0.25))
         assert (wealth > 0).all()

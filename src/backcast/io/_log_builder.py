@@ -120,7 +120,7 @@ class _LogBuilder:
         for start in range(0, batch.num_rows, STRIP):
             strip = target[start : start + STRIP]
             for column, values in fixed:
-                strip[:, column] = values if np.isscalar(values) else values[start : start + STRIP]
+                strip[:, column] = values[start : start + STRIP] if isinstance(values, np.ndarray) else values
 
     def build(self) -> Log:
         """Return the log; all rows must be filled."""
