@@ -86,9 +86,13 @@ class Moments:
     def of(cls, columns: EventColumns) -> Moments:
         if columns.base.size == 0:
             return cls.empty()
-        matrix = np.stack(columns)
+        # without a model, residual and reward are the same array; what is the same is summed once
+        distinct = list({id(column): column for column in columns}.values())
+        position = [next(i for i, other in enumerate(distinct) if other is column) for column in columns]
+        matrix = np.stack(distinct)
         mean = matrix.mean(axis=1)
-        return cls(columns.base.size, mean, scatter_about(matrix, mean), matrix.min(axis=1), matrix.max(axis=1))
+        scatter, low, high = scatter_about(matrix, mean), matrix.min(axis=1), matrix.max(axis=1)
+        return cls(columns.base.size, mean[position], scatter[np.ix_(position, position)], low[position], high[position])
 
     def __add__(self, other: Moments) -> Moments:
         n = self.n + other.n

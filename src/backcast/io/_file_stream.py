@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from backcast.errors import LogError, OptionError, ResourceError, SourceError
 from backcast.io._arrow import to_numbers, to_times
 from backcast.io._columns import ColumnLayout
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
-from backcast.io._slices import FileSlice
+from backcast.io._slices import READ_ROWS, FileSlice
 from backcast.io.limits import free_memory, limit_memory, size_error, without_stream_remedy
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
@@ -114,10 +115,23 @@ class FileLogStream(LogStream):
 
     def rewards(self) -> Iterator[FloatArray]:
         """Iterate over the rewards, by one pass over their column alone."""
-        reward = self.layout.columns.reward
+        reward, row = self.layout.columns.reward, self.first_row
         for file_slice in self.slices:
             for batch in file_slice.read_batches([reward]):
-                yield np.asarray(to_numbers(batch.column(0), reward, "reward"), dtype=np.float64)
+                try:
+                    yield np.asarray(to_numbers(batch.column(0), reward, "reward"), dtype=np.float64)
+                except RowError as error:
+                    raise error.shift(row, file_slice.path) from None
+                row += batch.num_rows
+
+    def first_reward_bounds(self, n: int) -> tuple[float, float]:
+        low, high = math.inf, -math.inf
+        for rewards in self.rewards():
+            low, high = min(low, float(rewards[:n].min())), max(high, float(rewards[:n].max()))
+            n -= rewards.size
+            if n <= 0:
+                break
+        return low, high
 
     def fingerprint(self) -> str:
         """Return a digest of the files as they were opened, the rows used, and the columns read.
@@ -255,7 +269,7 @@ class FileLogStream(LogStream):
         return replace(self, slices=slices, first_row=self.first_row + start, source=None, n_left_out=None)
 
     def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
-        batches = next(rechunk(self._batches(), n), [])
+        batches = next(rechunk(self._batches(most_rows=n), n), [])
         rows = sum(batch.num_rows for batch in batches)
         if rows == 0:
             raise self._empty_error()
@@ -289,9 +303,9 @@ class FileLogStream(LogStream):
             start += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
 
-    def _batches(self, left_out: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, left_out: list[int] | None = None, most_rows: int = READ_ROWS) -> Iterator[pa.RecordBatch]:
         for file_slice in self.slices:
-            yield from file_slice.read_batches(self.layout.names, left_out)
+            yield from file_slice.read_batches(self.layout.names, left_out, most_rows)
 
     def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
         """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""

@@ -278,15 +278,17 @@ class FileSlice:
                 break
         return n_rows
 
-    def read_batches(self, names: Sequence[str], left_out: list[int] | None = None) -> Iterator[pa.RecordBatch]:
-        """Yield these columns in file order, with no more than a few batches in memory.
+    def read_batches(
+        self, names: Sequence[str], left_out: list[int] | None = None, most_rows: int = READ_ROWS
+    ) -> Iterator[pa.RecordBatch]:
+        """Yield these columns in file order in batches of at most ``most_rows``, with only a few in memory.
 
         The numbers of rows that the filter leaves out are appended to ``left_out``. Raises if the file has more or
         fewer rows than it announced.
         """
         self.stamp.check(self.path, self.fragment.filesystem)
         needed = list(dict.fromkeys((*names, *(self.where.columns if self.where else ()))))
-        batch_rows = max(1024, min(READ_ROWS, READ_VALUES // max(1, len(needed))))
+        batch_rows = max(1024, min(most_rows, READ_ROWS, READ_VALUES // max(1, len(needed))))
         n_read = 0
         with convert_read_errors(self.path, self.format):
             if self.format == "parquet":
