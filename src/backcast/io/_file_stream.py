@@ -314,7 +314,9 @@ class FileLogStream(LogStream):
         except RowError as error:
             row = first_rows[error.row // n] + error.row % n
             raise error.shift(row - error.row, self._file_of(row)) from None
-        rows = np.concatenate([np.arange(row, row + n) for row in first_rows])[log.columns.rows]
+        rows = log.columns.rows + first_rows[0]
+        if len(first_rows) > 1:
+            rows = np.concatenate([np.arange(row, row + n) for row in first_rows])[log.columns.rows]
         return replace_columns(log, rows=rows, reading=replace(log.reading, files=self.reading.files))
 
     def _file_of(self, row: int) -> str:
