@@ -338,7 +338,7 @@ def test_more_rows_than_fit_in_memory(tmp_path: Path, monkeypatch: pytest.Monkey
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.io._arrow.np.zeros", no_memory)
+    monkeypatch.setattr("backcast.io._arrow.np.empty", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
 
 

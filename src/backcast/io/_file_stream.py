@@ -182,13 +182,14 @@ class FileLogStream(LogStream):
         return None if spans[0].first is None or spans[-1].last is None else (spans[0].first, spans[-1].last)
 
     def parts(self) -> Iterator[Log]:
-        """Iterate over the parts; a thread reads ahead."""
+        """Iterate over the parts; threads read ahead."""
         return prefetch(self._read_parts, PARTS_READ_AHEAD)
 
     def _read_parts(self) -> Iterator[Log]:
         row = self.first_row
         with without_stream_remedy():
-            for batches in rechunk(self._batches(), self._rows_per_part()):
+            # a second thread decodes the next batch while this one builds a part
+            for batches in rechunk(prefetch(self._batches, n_ahead=1), self._rows_per_part()):
                 for part in self._build_smaller_parts(batches, row):
                     yield part
                     row += len(part)
