@@ -87,12 +87,12 @@ class Moments:
         if columns.base.size == 0:
             return cls.empty()
         # without a model, residual and reward are the same array; what is the same is summed once
-        distinct = list({id(column): column for column in columns}.values())
-        position = [next(i for i, other in enumerate(distinct) if other is column) for column in columns]
-        matrix = np.stack(distinct)
+        distinct = {id(column): column for column in columns}
+        rows = [list(distinct).index(id(column)) for column in columns]
+        matrix = np.stack(list(distinct.values()))
         mean = matrix.mean(axis=1)
-        scatter, low, high = scatter_about(matrix, mean), matrix.min(axis=1), matrix.max(axis=1)
-        return cls(columns.base.size, mean[position], scatter[np.ix_(position, position)], low[position], high[position])
+        scatter = scatter_about(matrix, mean)[np.ix_(rows, rows)]
+        return cls(columns.base.size, mean[rows], scatter, matrix.min(axis=1)[rows], matrix.max(axis=1)[rows])
 
     def __add__(self, other: Moments) -> Moments:
         n = self.n + other.n
