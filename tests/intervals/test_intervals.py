@@ -457,3 +457,14 @@ def test_adjusted_student_is_normal_where_many_events_carry_the_value() -> None:
     sample = weighted_sample(2.0 * (rng.random(100_000) < 0.5), rng.random(100_000) < 0.3, bound=2.0, model=0.3)
     adjusted, normal = (method.interval(sample, 0.95) for method in (AdjustedStudent(), Normal()))
     assert adjusted.half_width == pytest.approx(normal.half_width, rel=0.01)
+
+
+def test_columns_that_are_the_same_array_have_the_moments_of_copies() -> None:
+    rewards = np.random.default_rng(3).normal(size=10_001)
+    zeros, ones = np.zeros_like(rewards), np.ones_like(rewards)
+    shared = Moments.of(EventColumns(zeros, ones, rewards, ones, rewards, ones, rewards))
+    copies = Moments.of(
+        EventColumns(*(column.copy() for column in (zeros, ones, rewards, ones, rewards, ones, rewards)))
+    )
+    for name in ("n", "mean", "scatter", "low", "high"):
+        assert np.array_equal(getattr(shared, name), getattr(copies, name))
