@@ -266,13 +266,14 @@ def compare(
     n_jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     time_limit: float | None = None,
+    time_budget: float | str | None = "default",
     progress: bool | Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare policies with what the log earned, and with each other: same events, same randomness.
 
-    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies. ``baseline`` is what lifts and
-    the verdict are relative to: "logged", the mean of the logged rewards; the name of one of the policies; or None, for
-    a comparison of the policies with each other alone.
+    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies, and ``time_budget`` is for all of
+    them together. ``baseline`` is what lifts and the verdict are relative to: "logged", the mean of the logged rewards;
+    the name of one of the policies; or None, for a comparison of the policies with each other alone.
 
     A log with ``outcomes`` and ``segments`` is also read by them, off the same histories: ``comparison.outcomes`` and
     ``comparison.by_segment``. ``guardrails`` are bounds on outcomes that a better policy must be shown to keep, such as
@@ -321,6 +322,7 @@ def compare(
         n_jobs=n_jobs,
         time_limit=time_limit,
         progress=progress,
+        time_budget=time_budget,
     )
     log, split = as_log(log), None
     rounds, horizon_notes = resolve_horizon(log, horizon)
@@ -337,6 +339,7 @@ def compare(
         level=level,
         seed=seed,
         replicates=replicates,
+        time_budget=time_budget,
         execution=Execution(n_jobs, time_limit),
         arguments={
             "evaluator": evaluator,
@@ -346,6 +349,7 @@ def compare(
             "seed": seed,
             "replicates": replicates,
             "exchangeable": exchangeable,
+            "time_budget": time_budget,
             "baseline": baseline,
             **({"guardrails": list(guardrails)} if guardrails else {}),
         },

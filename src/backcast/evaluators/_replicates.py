@@ -47,6 +47,11 @@ MORE_FOR_OTHERS = (
     "{} passes were run for all policies, as many as the least precise of them or of their differences needs."
 )
 
+FEWER_PASSES = (
+    "{} passes would make the Monte-Carlo error a small part of the total; the time budget allows {}. The standard error "
+    "includes it."
+)
+
 
 class PassInputs(NamedTuple):
     """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
@@ -164,15 +169,19 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     """
     inputs, request = runner.inputs, runner.request
     pilots: list[list[PassResult]] = []
-    n_passes = _number_of_passes(request)
+    n_passes, most = _number_of_passes(request), MOST_PASSES if request.plan is None else request.plan.passes
+    # pilots that could not change the number are left out
+    has_pilots, notes = request.replicates == "auto" and most > FIRST_PASSES, ()
     template = ReplicateTable(
         [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups, values_only=request.replicates is None
     )
     try:
-        if request.replicates == "auto":
+        if has_pilots:
             pilots = runner.pilot_passes()
             if not runner.stopped:
-                n_passes = _passes_needed(replace(template, full=pilots))
+                needed = _passes_needed(replace(template, full=pilots))
+                n_passes = min(needed, most)
+                notes = (FEWER_PASSES.format(needed, n_passes),) if n_passes < needed else ()
         full = runner.full_passes(range(n_passes))
     except StopEvaluation:
         if not pilots:
@@ -180,12 +189,12 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
         runner.stopped, full = True, []
     if runner.stopped:
         table = replace(template, full=[*pilots, *runner.without_readings(full)])
-        n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
+        n_pilots = PILOT_PASSES if has_pilots else 0
         return replace(table, notes=(_partial_note(table, n_passes + n_pilots, 0),))
     table = replace(template, full=full)
     if len(runner.policies) > 1 and n_passes > FIRST_PASSES and request.replicates == "auto":
-        return replace(table, notes=(MORE_FOR_OTHERS.format(n_passes),))
-    return table
+        notes += (MORE_FOR_OTHERS.format(n_passes),)
+    return replace(table, notes=notes)
 
 
 def _passes_needed(pilots: ReplicateTable) -> int:
@@ -206,7 +215,7 @@ def _passes_needed(pilots: ReplicateTable) -> int:
 
 def _number_of_passes(request: EvaluationRequest) -> int:
     if not isinstance(request.replicates, int):
-        return FIRST_PASSES
+        return FIRST_PASSES if request.plan is None else min(FIRST_PASSES, request.plan.passes)
     if request.replicates < FEWEST_PASSES:
         raise OptionError(
             f"replicates is {request.replicates}; a standard error needs at least {FEWEST_PASSES} passes, and "
