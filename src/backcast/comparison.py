@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from os import PathLike
@@ -29,7 +28,7 @@ from backcast._forecast import announce
 from backcast._format import join_names
 from backcast._horizon import resolve_horizon
 from backcast._pairing import Pairing
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._reading_results import PolicyRuns, ReadEstimates, Side, break_down, joint_level, lift_influences
@@ -378,9 +377,9 @@ def compare(
         facts = {f"policy {name!r}": policy for name, policy in policies.items()}
         request = with_checkpoint(request, checkpoint, chosen, facts)
         announce(request, chosen, list(policies.values()), notes)
-    shown = show_progress(request.log, progress) if progress else nullcontext(ignore_progress)
-    with convert_evaluator_errors(chosen, request), request.report_damage(), shown as on_progress:
-        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+    shown = show_progress(request.log, progress)
+    with convert_evaluator_errors(chosen, request), request.report_damage(), shown as callbacks:
+        request = replace(request, execution=replace(request.execution, **callbacks._asdict()))
         estimates: dict[str, Estimate] = {}
         stopped: tuple[str, ...] = ()
         if alone is not None:

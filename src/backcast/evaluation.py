@@ -13,7 +13,7 @@ from backcast._auto import resolve_evaluator
 from backcast._differences import Comparand, comparand, lift_precision, make_lift
 from backcast._forecast import announce
 from backcast._horizon import resolve_horizon
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._request import (
@@ -181,8 +181,8 @@ def evaluate(
         probe_policy(policy, request.log, seed)
         request = with_checkpoint(request, checkpoint, chosen, {"policy": policy})
         announce(request, chosen, [policy], notes)
-    with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
-        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+    with show_progress(request.log, progress) as callbacks:
+        request = replace(request, execution=replace(request.execution, **callbacks._asdict()))
         with convert_evaluator_errors(chosen, request), request.report_damage():
             estimate = run_evaluator(chosen, request)
     if split is not None:

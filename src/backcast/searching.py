@@ -221,8 +221,8 @@ def search(
     with limit_calls(time_limit, FIRST_CALLS):
         for policy in running.values():
             probe_policy(policy, log, seed)
-    with show_progress(log, progress) if progress else nullcontext(ignore_progress) as on_progress:
-        selection = Selection(running, choices, seed, folds, on_progress)
+    with show_progress(log, progress) as callbacks:
+        selection = Selection(running, choices, seed, folds, callbacks.on_progress)
         selection.run()
         estimate, shares = selection.estimate_winner()
     winner = selection.winner

@@ -5,7 +5,7 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from typing import Any, NamedTuple, cast
 
@@ -33,10 +33,14 @@ class RunProgress(NamedTuple):
         self.bar.start_task(name)
         self.signals.raise_if_received()
 
-    def advance(self, events: int) -> None:
-        """Add processed events; the progress callback of ``evaluate`` and ``compare``."""
+    def __call__(self, events: int) -> None:
+        """Add processed events: a run is the progress callback of ``evaluate`` and ``compare``."""
         self.bar.advance(events)
         self.signals.raise_if_received()
+
+    def show_values(self, values: Sequence[tuple[float, float]]) -> None:
+        """Show value and standard error of each policy so far."""
+        self.bar.show_values(values)
 
 
 class _ForecastLines(logging.Handler):

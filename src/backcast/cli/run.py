@@ -261,7 +261,7 @@ def run_evaluations(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: b
                     log,
                     policy,
                     options.evaluator,
-                    progress=run.advance,
+                    progress=run,
                     checkpoint=options.checkpoint_folder(name),
                     **options.keywords,
                 )
@@ -280,7 +280,7 @@ def run_comparison(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: bo
             log,
             options.policies,
             options.evaluator,
-            progress=run.advance,
+            progress=run,
             checkpoint=options.checkpoint_folder("comparison"),
             **options.keywords,
         )

@@ -43,7 +43,7 @@ def run_search(settings: Settings) -> None:
             grid,
             evaluator=options.evaluator,
             folds=settings.get("folds", 5),
-            progress=run.advance,
+            progress=run,
             **keywords,
         )
     about = describe_log(log, settings.get("log"))

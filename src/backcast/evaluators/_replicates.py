@@ -25,6 +25,7 @@ from backcast.evaluators._bias import BIAS_PASSES, is_filled
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.evaluators._values_so_far import PassValues
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -359,10 +360,12 @@ class _Runner:
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
+    _values: PassValues = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         seed = self.request.seed
         self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.readings, self.groups, seed)
+        self._values = PassValues(len(self.policies), len(self.inputs.log), self.request.execution)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -397,7 +400,7 @@ class _Runner:
     ) -> list[list[PassResult]]:
         """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        passes = self._run([Job((name, i), (None, (key, i), reads), n) for i in numbers])
+        passes = self._run([Job((name, i), (None, (key, i), reads), n) for i in numbers], shows_values=True)
         short = [result.rounds for row in passes for result in row if not result.reached_horizon]
         if short:
             raise self.horizon_error(self.inputs, min(short))
@@ -419,13 +422,16 @@ class _Runner:
         keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
         return self._run([Job(("filled", level, i), (None, key, True, level), n) for i, key in enumerate(keys)])
 
-    def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
+    def _run(self, jobs: Sequence[Job], *, shows_values: bool = False) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
         # compiled policies release the interpreter lock, so threads share the log; others need processes
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         execution = self.request.execution
-        finished = run_jobs(_run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,))
+        shown = self._values.show if execution.shows_values and shows_values else None
+        finished = run_jobs(
+            _run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,), on_results=shown
+        )
         self.stopped = finished.stopped
         if self.stopped and not finished.results:
             raise StopEvaluation
