@@ -170,9 +170,7 @@ def _notes_on_plan(plan: PassPlan, whole: int) -> tuple[str, ...]:
         return (f"{work} take {time}. {OVER_BUDGET.format(plan.budget)}",)
     if plan.pool == whole and plan.parts is None:
         return ()
-    return (
-        f"The time budget of {plan.budget:.3g} seconds allows {work}, {time}; more time makes the error smaller.",
-    )
+    return (f"The time budget of {plan.budget:.3g} seconds allows {work}, {time}; more time makes the error smaller.",)
 
 
 def _takes_too_long(plan: PassPlan, request: EvaluationRequest, policies: Sequence[Any]) -> bool:

@@ -30,6 +30,8 @@ ROUND_SECONDS = 2e-8  # per event and update of a policy in Python: reading and 
 CONTEXT_COPIES = 0.4  # of the log
 EVENT_BYTES = 240  # per event
 ACTION_BYTES = 16  # per event and action: predictions, and scores of one pass
+WORTHWHILE_SECONDS = 10.0  # of work by policies in Python from which starting processes pays
+STREAM_CORES = 2  # that one job on a stream keeps busy
 LARGE_LOG = 10**8  # bytes from which a lack of memory is looked for
 
 
@@ -84,6 +86,22 @@ def effective_jobs(n_jobs: int | None) -> int:
     """
     n_jobs = n_jobs or 1
     return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+
+
+def worthwhile_jobs(log: Log | LogStream, policies: Sequence[Any], horizon: int | str | None) -> int:
+    """Return the number of jobs that the command line runs at a time: -1 for all cores, or 1 where more take longer.
+
+    Compiled policies share a process. Others need several, which take seconds to start. A fixed policy on a stream
+    keeps two cores busy with one job: one reads ahead of the other (docs/performance.md).
+    """
+    if not any(map(is_learning, policies)):
+        return 1 if isinstance(log, LogStream) and (os.cpu_count() or 1) <= STREAM_CORES else -1
+    if all(isinstance(policy, CompiledPolicy) for policy in policies):
+        return -1
+    n_events = min(log.n_events or ClockReplay().pool, ClockReplay().pool)
+    rounds = horizon if isinstance(horizon, int) else n_events
+    work = USUAL_PASSES * n_events * sum(event_seconds(policy, log, rounds) for policy in policies)
+    return -1 if work > WORTHWHILE_SECONDS else 1
 
 
 def seconds_per_event(policy: Any, log: Log) -> float:

@@ -110,9 +110,7 @@ def _speed_column() -> ProgressColumn:
 
 
 @contextmanager
-def show_progress(
-    log: Log | LogStream, progress: bool | Callable[[int], None] | None
-) -> Iterator[ProgressCallbacks]:
+def show_progress(log: Log | LogStream, progress: bool | Callable[[int], None] | None) -> Iterator[ProgressCallbacks]:
     """Yield what an evaluation reports to: the caller's function, a new bar, or nothing.
 
     A function that has ``show_values``, as that of the command line has, also gets values so far.

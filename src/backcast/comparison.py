@@ -270,9 +270,9 @@ def compare(
 ) -> Comparison:
     """Compare policies with what the log earned, and with each other: same events, same randomness.
 
-    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies, and ``time_budget`` is for all of
-    them together. ``baseline`` is what lifts and the verdict are relative to: "logged", the mean of the logged rewards;
-    the name of one of the policies; or None, for a comparison of the policies with each other alone.
+    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies, and ``time_budget`` is for all
+    together. ``baseline`` is what lifts and the verdict are relative to: "logged", the mean of the logged rewards; the
+    name of one of the policies; or None, for a comparison of the policies with each other alone.
 
     A log with ``outcomes`` and ``segments`` is also read by them, off the same histories: ``comparison.outcomes`` and
     ``comparison.by_segment``. ``guardrails`` are bounds on outcomes that a better policy must be shown to keep, such as

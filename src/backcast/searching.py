@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from backcast._auto import Choice, resolve_as_fixed, resolve_by_kind, resolve_ev
 from backcast._equality import ContentEquality
 from backcast._format import format_interval, format_number, format_percent, join_names
 from backcast._horizon import resolve_horizon
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._racing import Race

@@ -7,7 +7,8 @@ import sys
 import warnings
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from backcast._logging import logger
 from backcast._progress import ProgressBar, progress_bar
@@ -22,7 +23,8 @@ def print_status(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-class RunProgress(NamedTuple):
+@dataclass(frozen=True)
+class RunProgress:
     """Moves the progress bar of a run, and stops the run after a signal."""
 
     bar: ProgressBar

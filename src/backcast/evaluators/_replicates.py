@@ -47,10 +47,9 @@ TOO_SHORT = (
 MORE_FOR_OTHERS = (
     "{} passes were run for all policies, as many as the least precise of them or of their differences needs."
 )
-
 FEWER_PASSES = (
-    "{} passes would make the Monte-Carlo error a small part of the total; the time budget allows {}. The standard error "
-    "includes it."
+    "{} passes would make the Monte-Carlo error a small part of the total; the time budget allows {}. The standard "
+    "error includes it."
 )
 
 
@@ -172,7 +171,8 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     pilots: list[list[PassResult]] = []
     n_passes, most = _number_of_passes(request), MOST_PASSES if request.plan is None else request.plan.passes
     # pilots that could not change the number are left out
-    has_pilots, notes = request.replicates == "auto" and most > FIRST_PASSES, ()
+    has_pilots = request.replicates == "auto" and most > FIRST_PASSES
+    notes: tuple[str, ...] = ()
     template = ReplicateTable(
         [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups, values_only=request.replicates is None
     )
