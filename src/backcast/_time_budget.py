@@ -167,7 +167,7 @@ def plan_parts(
     affordable = CORES * seconds / per_event  # events of all passes together
     pool = most_events
     if affordable < TOTAL_PASSES * n_events / number_of_parts(n_events, most_events):
-        head, _ = stream.split_head(HEAD_EVENTS)
+        head = stream.slice(0, min(HEAD_EVENTS, n_events)).read()
         fewest = smallest_pool(head.columns.propensities, horizon)
         pool = min(most_events, max(fewest, int(affordable / TOTAL_PASSES)))
     number = number_of_parts(n_events, pool)
