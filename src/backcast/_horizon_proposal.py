@@ -46,7 +46,7 @@ def propose_horizon(
     1000
     >>> print(proposal.reasons[0])
     The log supports about 1,000 rounds, even if a policy prefers rare actions: 20,000 events, propensities from 0.2.
-    >>> print(proposal.reasons[2])
+    >>> print(proposal.reasons[-1])
     It has about 10,000 events per day: 1,000 rounds are 2.4 hours, and horizon = "1d" is 10,000 rounds.
     """
     rare = float(np.quantile(propensities, RARE_SHARE)) if propensities.size else 1 / max(n_actions, 1)
