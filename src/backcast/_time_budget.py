@@ -119,28 +119,35 @@ def plan_passes(
     """Return the largest plan that takes at most so many seconds on two cores, or the smallest one.
 
     ``per_event`` are the seconds per event of a pass on one core, with readings of V_t after 8 and after 64 rounds;
-    ``passes`` is their number if it is given. Economies in the order of what they cost in precision: passes beyond
-    those that are usual, readings, events of a pass down to ``fewest_events``, passes down to 16. Fewer events are
-    better than fewer passes: both draw a history, which is most of the noise, once per pass.
+    ``passes`` is their number if it is given. As long as the usual passes over all events fit, only the most passes are
+    limited. If they do not, passes become shorter before they become fewer: the history of a pass is most of its noise,
+    and shorter passes draw more of them in the same time (n = 100,000, T = 1,000, uniform logger, epsilon-greedy: 32
+    whole passes have a Monte-Carlo error of 0.0021, beside a sampling error of 0.0020).
 
     >>> plan_passes(30.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
     PassPlan(budget=30.0, pool=100000, passes=32, reading_interval=8, seconds=16.0, parts=None)
-    >>> plan_passes(3.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
-    PassPlan(budget=3.0, pool=20833, passes=32, reading_interval=64, seconds=3.0, parts=None)
+    >>> plan_passes(15.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
+    PassPlan(budget=15.0, pool=23148, passes=128, reading_interval=64, seconds=15.0, parts=None)
     """
     fewest_events = min(fewest_events, n_events)
     fine, coarse = per_event
-    usual = FIRST_PASSES if passes is None else passes
     affordable = CORES * seconds / (n_events * fine)
-    if affordable >= usual:
-        most = usual
-        if passes is None and affordable >= PILOT_PASSES + FIRST_PASSES + MORE_PASSES:
-            most = min(MOST_PASSES, int(affordable - PILOT_PASSES) // MORE_PASSES * MORE_PASSES)
+    if affordable >= (PILOT_PASSES + FIRST_PASSES if passes is None else passes):
+        most = _most_passes(affordable) if passes is None else passes
+        usual = most if most <= FIRST_PASSES or passes is not None else PILOT_PASSES + FIRST_PASSES
         return PassPlan(seconds, n_events, most, READING_INTERVAL, round(usual * n_events * fine / CORES, 2))
-    pool = max(fewest_events, min(n_events, int(CORES * seconds / (usual * coarse))))
-    if passes is None:
-        usual = max(SMALLEST_PASSES, min(usual, int(CORES * seconds / (pool * coarse))))
-    return PassPlan(seconds, pool, usual, LONG_READING_INTERVAL, round(usual * pool * coarse / CORES, 2))
+    wanted = PILOT_PASSES + MOST_PASSES if passes is None else passes
+    pool = max(fewest_events, min(n_events, int(CORES * seconds / (wanted * coarse))))
+    most = _most_passes(CORES * seconds / (pool * coarse)) if passes is None else passes
+    total = most + (PILOT_PASSES if most > FIRST_PASSES and passes is None else 0)
+    return PassPlan(seconds, pool, most, LONG_READING_INTERVAL, round(total * pool * coarse / CORES, 2))
+
+
+def _most_passes(affordable: float) -> int:
+    """Return the most passes of a value: those that pilots leave, or as many as are usual without pilots."""
+    if affordable >= PILOT_PASSES + FIRST_PASSES + MORE_PASSES:
+        return min(MOST_PASSES, int(affordable - PILOT_PASSES) // MORE_PASSES * MORE_PASSES)
+    return max(SMALLEST_PASSES, min(FIRST_PASSES, int(affordable)))
 
 
 def plan_for_log(

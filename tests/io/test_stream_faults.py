@@ -163,6 +163,7 @@ def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPat
     request = EvaluationRequest(long, bc.UCB1(), horizon=2_000, replicates="default")
     chosen, planned, (why, note) = resolve_evaluator("auto", request, [bc.UCB1()], True)
     assert planned.plan is not None
+    assert planned.plan.parts is not None
     assert chosen == bc.ClockReplay(parts=planned.plan.parts)
     assert 20 < planned.plan.parts < 100
     assert f"{chosen.parts} of 100 to save time" in why
