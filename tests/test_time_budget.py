@@ -197,6 +197,9 @@ class TestResults:
         result = bc.evaluate(LOG, POLICY, time_budget=0.05, **OPTIONS)
         assert result.settings["plan_budget"] == 0.05
         assert result.settings["plan_passes"] == result.diagnostics.to_dict()["passes"]
+        whole = bc.evaluate(LOG, POLICY, time_budget=None, **OPTIONS)
+        spread = whole.diagnostics.to_dict()["value_spread"]
+        assert result.diagnostics.to_dict()["value_spread"] == pytest.approx(spread, rel=0.1)
         assert result.provenance is not None
         assert result.provenance.arguments["time_budget"] == 0.05
         assert result.provenance.options["time_budget"] == 0.05

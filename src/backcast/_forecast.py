@@ -55,7 +55,7 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
 
     Each outcome and segment that is read takes the time once more. Reading files, reward models and intervals are not
     included. Compiled policies cost what the model of time budgets says. Policies in Python are timed: their cost is
-    known to nobody else, and this number decides nothing.
+    not known otherwise, and this number decides nothing.
     """
     log, plan = request.log, request.plan
     assert isinstance(log, Log)

@@ -48,7 +48,7 @@ class PassValues:
 
 
 def show_parts(execution: Execution, n_policies: int) -> Callable[[Sequence[Any]], None] | None:
-    """Return what reports the means over the parts of a stream so far; None if nobody wants them."""
+    """Return what reports the means over the parts of a stream so far; None if they are not wanted."""
 
     def show(parts: Sequence[Any]) -> None:
         values: FloatArray = np.array([[result.values.mean() for result in row[:n_policies]] for row in parts])

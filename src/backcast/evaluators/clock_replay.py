@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -148,9 +149,7 @@ class ClockReplay(Parametrized):
             bias_certificate=float(np.mean([result.certificate for result in results])),
             sampling_error=sampling_error,
             monte_carlo_error=monte_carlo_error,
-            value_spread=math.sqrt(
-                between_event_variance([result.event_values for result in results if not result.rows.size])
-            ),
+            value_spread=_value_spread(results),
             separate_histories=separate_histories([result.accepted for result in results], n_events),
             propensities_estimated=request.log.propensities_estimated,
             degrees_of_freedom=passes.precision(policy).degrees_of_freedom if passes.has_standard_errors else math.nan,
@@ -282,6 +281,18 @@ def _run_clock(
 ) -> ClockPass:
     events = EventArrays.from_log(log, predicted, rng.random(len(log)))
     return run_clock_pass(policy, log, events, horizon, rng, edges, reading_interval, fill)
+
+
+def _value_spread(results: Sequence[PassResult]) -> float:
+    """Return the standard deviation of event values averaged over histories, from events that passes have in common."""
+    if not results[0].rows.size:
+        return math.sqrt(between_event_variance([result.event_values for result in results]))
+    variances = []
+    for first, second in pairwise(results):
+        _, i, j = np.intersect1d(first.rows, second.rows, assume_unique=True, return_indices=True)
+        if i.size > 1:
+            variances.append(np.cov(first.event_values[i], second.event_values[j])[0, 1])
+    return math.sqrt(max(float(np.mean(variances)), 0.0)) if variances else 0.0
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
