@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -69,6 +70,9 @@ class ClockReplay(Parametrized):
         reward model; histories may then be longer than the log, up to 1,000 times. Without filling, the policy gets
         what is left, and a horizon that exhausts the log is refused. Not the default: its standard errors and its bias
         estimate are not calibrated for short logs (bench/results/long_horizons.md).
+    reading_interval
+        Most rounds that one reading of V_t serves, of a policy that is scored action by action; 1 reads every round.
+        The round that is read is drawn at random, so that the mean over rounds stays unbiased.
 
     Examples
     --------
@@ -80,6 +84,7 @@ class ClockReplay(Parametrized):
     tolerance: float = 0.05
     parts: int | None = None
     fill: bool = False
+    reading_interval: int = READING_INTERVAL
     needs_exchangeable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -87,6 +92,7 @@ class ClockReplay(Parametrized):
         if self.parts is not None:
             count("parts", self.parts, 2)
         at_least("tolerance", self.tolerance, 0.0)
+        count("reading_interval", self.reading_interval, 1)
 
     @property
     def name(self) -> str:
@@ -143,9 +149,7 @@ class ClockReplay(Parametrized):
             bias_certificate=float(np.mean([result.certificate for result in results])),
             sampling_error=sampling_error,
             monte_carlo_error=monte_carlo_error,
-            value_spread=math.sqrt(
-                between_event_variance([result.event_values for result in results if not result.rows.size])
-            ),
+            value_spread=_value_spread(results),
             separate_histories=separate_histories([result.accepted for result in results], n_events),
             propensities_estimated=request.log.propensities_estimated,
             degrees_of_freedom=passes.precision(policy).degrees_of_freedom if passes.has_standard_errors else math.nan,
@@ -206,7 +210,8 @@ class ClockReplay(Parametrized):
         fill = None
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
             fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
-        clock_pass = _run_clock(policy, log, predicted, rng, horizon, NO_EDGES if is_subset else edges, fill)
+        edges_recorded = NO_EDGES if is_subset else edges
+        clock_pass = _run_clock(policy, log, predicted, rng, horizon, edges_recorded, fill, self.reading_interval)
         value = clock_pass.value
         if value.size < horizon:
             return PassResult(np.nan, np.zeros(0), value.size, np.inf)
@@ -272,9 +277,22 @@ def _run_clock(
     horizon: int,
     edges: IntArray = NO_EDGES,
     fill: Fill | None = None,
+    reading_interval: int = READING_INTERVAL,
 ) -> ClockPass:
     events = EventArrays.from_log(log, predicted, rng.random(len(log)))
-    return run_clock_pass(policy, log, events, horizon, rng, edges, READING_INTERVAL, fill)
+    return run_clock_pass(policy, log, events, horizon, rng, edges, reading_interval, fill)
+
+
+def _value_spread(results: Sequence[PassResult]) -> float:
+    """Return the standard deviation of event values averaged over histories, from events that passes have in common."""
+    if not results[0].rows.size:
+        return math.sqrt(between_event_variance([result.event_values for result in results]))
+    variances = []
+    for first, second in pairwise(results):
+        _, i, j = np.intersect1d(first.rows, second.rows, assume_unique=True, return_indices=True)
+        if i.size > 1:
+            variances.append(np.cov(first.event_values[i], second.event_values[j])[0, 1])
+    return math.sqrt(max(float(np.mean(variances)), 0.0)) if variances else 0.0
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
