@@ -12,6 +12,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import doubly_robust, expected_reward
+from backcast._engine.readings import ReadingMeters, change_outcomes
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled, inlined
 
@@ -92,11 +93,14 @@ def change_all_events(t: int, tau: float, thresholds: FloatArray, meters: Meters
 
 
 @compiled
-def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
-    """Set next speeds and values of the events from ``start`` on, one row of probabilities each."""
+def set_speeds_and_values(
+    events: EventArrays, probabilities: FloatArray, start: int, t: int, meters: Meters, further: ReadingMeters
+) -> None:
+    """Set next speeds and values of the events from ``start`` on, one row of probabilities each, and their outcomes."""
     for i in range(probabilities.shape[0]):
         k = start + i
         meters.next_speed[k], meters.next_value[k] = speed_and_value(events, probabilities[i], k)
+        change_outcomes(events, probabilities[i], k, t, further)
 
 
 @compiled

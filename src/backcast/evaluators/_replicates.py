@@ -10,6 +10,7 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
 from typing import Any, NamedTuple, TypeAlias
 
@@ -18,7 +19,8 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
-from backcast._readings import OutcomeReading, SegmentReading
+from backcast._engine.readings import ReadColumns
+from backcast._readings import OutcomeReading, Reading, SegmentReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._bias import BIAS_PASSES, is_filled
@@ -38,6 +40,7 @@ SIZE_PILOTS = 8  # subset replicates of each size from which the size is chosen
 SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
 SMALL_NOISE = 0.04  # squared relative error of a standard error due to passes, at which they are enough
 NO_MEMBERS: FloatArray = np.zeros((0, 1))
+NO_PREDICTIONS: FloatArray = np.zeros((0, 0, 0))
 NOISY_SHARE = 0.5  # noise share of the jackknife at which subsets are enough
 TOO_SHORT = (
     "Not all subsets of the log reach {} rounds, and those that do would be selected by their values, so there is no "
@@ -52,24 +55,61 @@ class PassInputs(NamedTuple):
     """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
 
     ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
-    ``predicted``.
+    ``predicted``. ``readings`` are the outcomes and segments to be read besides the reward, outcomes first, and
+    ``outcomes_predicted`` the predictions of the outcomes, ``(O, n, K)`` or ``(O, 1, K)``.
     """
 
     log: Log
     predicted: FloatArray
     horizon: int
     fresh_means: FloatArray = NO_VALUES
+    readings: tuple[Reading, ...] = ()
+    outcomes_predicted: FloatArray = NO_PREDICTIONS
 
     def of_rows(self, rows: IntArray) -> PassInputs:
         """Return the inputs of some of the events."""
         predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
         means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
-        return PassInputs(self.log[rows], predicted, self.horizon, means)
+        outcomes = self.outcomes_predicted
+        outcomes = outcomes if outcomes.shape[1] <= 1 else outcomes[:, rows]
+        return PassInputs(self.log[rows], predicted, self.horizon, means, self.readings, outcomes)
+
+    def with_readings(
+        self, readings: Sequence[Reading], predict: Callable[[OutcomeReading], FloatArray]
+    ) -> PassInputs:
+        """Return the inputs with what is to be read besides the reward, given how outcomes are predicted."""
+        outcomes = [predict(reading) for reading in readings if isinstance(reading, OutcomeReading)]
+        stacked = np.array(np.broadcast_arrays(*outcomes)) if outcomes else NO_PREDICTIONS
+        return self._replace(readings=tuple(readings), outcomes_predicted=stacked)
+
+    def without_readings(self) -> PassInputs:
+        """Return the inputs of the reward alone."""
+        return self._replace(readings=(), outcomes_predicted=NO_PREDICTIONS)
+
+    def read_as(self, number: int) -> PassInputs:
+        """Return the inputs with what one reading reads in place of the reward."""
+        reading = self.readings[number]
+        if isinstance(reading, OutcomeReading):
+            return self.without_readings()._replace(
+                log=reading.apply(self.log), predicted=self.outcomes_predicted[number]
+            )
+        log, predicted = reading.apply(self.log, self.predicted)
+        return self.without_readings()._replace(log=log, predicted=predicted)
+
+    def read_columns(self) -> ReadColumns:
+        """Return what is read besides the reward, for compiled code."""
+        if not self.readings:
+            return ReadColumns.nothing()
+        segments = [reading for reading in self.readings if isinstance(reading, SegmentReading)]
+        n_outcomes, n_events = len(self.readings) - len(segments), len(self.log)
+        outcomes = np.zeros((n_events, 0)) if n_outcomes == 0 else self.log.columns.outcomes
+        assert outcomes is not None
+        inside = [each.contains(self.log) for each in segments] or np.zeros((0, n_events))
+        origins, shares = np.array([(each.origin, each.share) for each in segments]).reshape(-1, 2).T
+        return ReadColumns.of_arrays(outcomes, self.outcomes_predicted, np.array(inside).T, origins, shares)
 
 
-# what is read besides the reward: another outcome with its predictions, or a segment, which follows from the inputs
-PassReading: TypeAlias = PassInputs | SegmentReading
-# (policy, inputs, rows of the log or None for all, seed) -> result of one pass
+# (policy, inputs, rows of the log or None for all, seed) -> result of one pass, with those of all readings of the inputs
 OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedSequence], PassResult]
 # whether subsets of this size are long enough, from the pilots of one policy
 LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
@@ -102,10 +142,10 @@ def run_replicates(
         )
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
-    readings = [_reading_inputs(reading, inputs, request) for reading in request.readings]
+    inputs = inputs.with_readings(request.readings, partial(_predict_outcome, request))
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
     levels = (passes, *more_filled)
-    with closing(_Runner(levels, policies, inputs, readings, request, groups, horizon_error)) as runner:
+    with closing(_Runner(levels, policies, inputs, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
@@ -133,15 +173,11 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
     return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
 
 
-def _reading_inputs(
-    reading: OutcomeReading | SegmentReading, inputs: PassInputs, request: EvaluationRequest
-) -> PassReading:
-    if isinstance(reading, SegmentReading):
-        return reading
+def _predict_outcome(request: EvaluationRequest, reading: OutcomeReading) -> FloatArray:
     request = replace(request.scoped(reading.key), reward_model=outcome_model(request.reward_model))
     assert isinstance(request.log, Log)
-    predictions = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
-    return PassInputs(*predictions, inputs.horizon, inputs.fresh_means)
+    _, predicted = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
+    return predicted
 
 
 def outcome_model(model: Any) -> Any:
@@ -344,7 +380,6 @@ class _Runner:
     passes: Sequence[Sequence[OnePass]]
     policies: Sequence[Any]
     inputs: PassInputs
-    readings: Sequence[PassReading]
     request: EvaluationRequest
     groups: Groups
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
@@ -353,7 +388,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         seed = self.request.seed
-        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.readings, self.groups, seed)
+        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.groups, seed)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -427,7 +462,6 @@ def _run_pass(
     passes: Sequence[Sequence[OnePass]],
     policies: Sequence[Any],
     inputs: PassInputs,
-    readings: Sequence[PassReading],
     groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,
@@ -439,55 +473,19 @@ def _run_pass(
     rows = None if chosen is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(seed, *key) for _ in policies]
-    return run_readings(passes[level], policies, inputs, readings if reads else (), rows, seeds)
+    return run_policies(passes[level], policies, inputs if reads else inputs.without_readings(), rows, seeds)
 
 
-def run_readings(
+def run_policies(
     passes: Sequence[OnePass],
     policies: Sequence[Any],
     inputs: PassInputs,
-    readings: Sequence[PassReading],
     rows: IntArray | None,
     seeds: Sequence[np.random.SeedSequence],
 ) -> list[PassResult]:
-    """Run one pass of every policy, each with its seed; return its results for the reward, then for each reading.
-
-    The history of a policy is the same whatever is read, because it learns from the reward and has the same seed.
-    """
-    columns: list[list[PassResult]] = []
+    """Run one pass of every policy, each with its seed; return the results for the reward, then for each reading."""
+    columns = []
     for one_pass, policy, seed in zip(passes, policies, seeds, strict=True):
-        # a pass may spawn further seeds of its own, which another pass with the same object would not get again
-        again = [_copy_seed(seed) for _ in readings]
-        columns.append([one_pass(policy, inputs, rows, seed)])
-        for reading, own_seed in zip(readings, again, strict=True):
-            read = reading
-            if isinstance(read, SegmentReading):
-                applied = read.apply(inputs.log, inputs.predicted)
-                read = PassInputs(*applied, inputs.horizon, inputs.fresh_means)
-            columns[-1].append(_with_history_of(columns[-1][0], one_pass(policy, read, rows, own_seed)))
+        result = one_pass(policy, inputs, rows, seed)
+        columns.append([result._replace(further=()), *result.further])
     return [result for results in zip(*columns, strict=True) for result in results]
-
-
-def _with_history_of(first: PassResult, result: PassResult) -> PassResult:
-    """Return the result of a reading without what only break-even rounds need.
-
-    What depends on the history alone is that of the first result: together they are most of the memory.
-    """
-    if not first.compensator.size:
-        return result
-    shared: dict[str, Any] = {
-        "rows": first.rows,
-        "accepted": first.accepted,
-        "edges": first.edges,
-        "compensator": first.compensator,
-    }
-    return result._replace(**shared, readings=NO_VALUES)
-
-
-def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    return np.random.SeedSequence(
-        seed.entropy,
-        spawn_key=seed.spawn_key,
-        pool_size=seed.pool_size,
-        n_children_spawned=seed.n_children_spawned,
-    )

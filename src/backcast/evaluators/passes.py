@@ -90,7 +90,7 @@ class PassEvaluator(Parametrized):
             return run_parts(
                 request,
                 policies,
-                one_pass=self.run_pass,
+                one_pass=self._read_pass,
                 choose_horizon=_given_horizon,
                 pool=PART_EVENTS,
                 n_parts=None,
@@ -99,7 +99,7 @@ class PassEvaluator(Parametrized):
             PassInputs(*out_of_sample_predictions(request), horizon),
             request,
             policies,
-            one_pass=self.run_pass,
+            one_pass=self._read_pass,
             default_interval=GroupJackknife(),
             long_enough=_is_long_enough,
             horizon_error=self._horizon_error,
@@ -123,6 +123,19 @@ class PassEvaluator(Parametrized):
         )
         return passes.to_estimate(policy, request, self.name, diagnostics)
 
+    def _read_pass(
+        self, policy: Any, inputs: PassInputs, rows: IntArray | None, seed: np.random.SeedSequence
+    ) -> PassResult:
+        """Run a pass for the reward, and one with the same seed for each reading: a pass of a subclass reads one value.
+
+        The history of the policy is the same whatever is read, because it learns from the reward.
+        """
+        # a pass may spawn further seeds of its own, which another pass with the same object would not get again
+        again = [_copy_seed(seed) for _ in inputs.readings]
+        result = self.run_pass(policy, inputs.without_readings(), rows, seed)
+        further = [self.run_pass(policy, inputs.read_as(i), rows, own_seed) for i, own_seed in enumerate(again)]
+        return result._replace(further=tuple(further))
+
     def _horizon_error(self, inputs: PassInputs, reached: int) -> HorizonNotReached:
         return HorizonNotReached(
             f"a pass of {self.name} over {len(inputs.log):,} events ended after {reached} of {inputs.horizon} rounds. "
@@ -138,6 +151,15 @@ def _given_horizon(request: EvaluationRequest, log: Log, predicted: FloatArray) 
 def _is_long_enough(passes: Sequence[PassResult]) -> bool:
     """Accept subsets of any size whose passes reach the horizon: what else a pass needs is not known here."""
     return True
+
+
+def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:
+    return np.random.SeedSequence(
+        seed.entropy,
+        spawn_key=seed.spawn_key,
+        pool_size=seed.pool_size,
+        n_children_spawned=seed.n_children_spawned,
+    )
 
 
 class PolicyRun:
