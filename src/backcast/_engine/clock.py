@@ -247,7 +247,10 @@ def _run_python(
         if learning or t == 0:
             for start in range(0, len(log), SCORING_BLOCK):
                 probabilities = scorer(start, min(start + SCORING_BLOCK, len(log)))
-                set_speeds_and_values(events, probabilities, start, t, meters, rounds.further)
+                set_speeds_and_values(events, probabilities, start, meters)
+                if rounds.further.changed.size:
+                    changed = np.arange(start, start + len(probabilities))
+                    change_outcomes(events, changed, probabilities, t, rounds.further)
             change_all_events(t, tau, events.uniforms, meters)
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)
         if fired.size == 0:
@@ -302,7 +305,7 @@ def _read_value(tau: float, first: int, last: int, meters: Meters, rounds: Round
             # no event is unused any more; a horizon that gets here is read on held-out events (ClockReplay)
             value, variance = rounds.value[first - 1], rounds.variance[first - 1]
     rounds.value[first:last], rounds.variance[first:last] = value, variance
-    read_further(first, last, meters.share, meters.value, rounds.further)
+    read_further(first, last, meters.share, meters.log_share, meters.value, rounds.further)
 
 
 @compiled
@@ -374,7 +377,11 @@ def _rescore(state: Any, events: Any, table: Any, t: int, meters: Any, further: 
             target[a] = table.scores[a, k]
         choose(state, events.available, k, target)
         meters.next_speed[k], meters.next_value[k] = speed_and_value(events, target, k)
-        change_outcomes(events, target, k, t, further)
+        if further.changed.size > 0:
+            further.changed[k] = k
+            for a in range(target.size):
+                further.targets[k, a] = target[a]
+    change_outcomes(events, further.changed, further.targets, t, further)
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
@@ -382,6 +389,7 @@ def _rescore_stale(
     state: Any, view: Any, events: Any, table: Any, t: int, tau: float, meters: Any, further: Any
 ) -> None:
     """Change the stale events that have another best action now; afterwards no event is stale."""
+    n_changed = 0
     target = np.empty(table.scores.shape[0])
     for k in range(table.stale.size):
         if not table.stale[k]:
@@ -403,7 +411,13 @@ def _rescore_stale(
         speed, value = speed_and_value(events, target, k)
         if speed != meters.speed[k] or value != meters.value[k]:
             change_event(speed, value, k, t, tau, events.uniforms, meters)
-        change_outcomes(events, target, k, t, further)
+        if further.changed.size > 0:
+            further.changed[n_changed] = k
+            for a in range(target.size):
+                further.targets[n_changed, a] = target[a]
+            n_changed += 1
+    if n_changed > 0:
+        change_outcomes(events, further.changed[:n_changed], further.targets[:n_changed], t, further)
 
 
 def _pass_by_action(
@@ -462,7 +476,9 @@ def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: 
         if same_everywhere:
             for k in range(1, n):
                 target[k] = target[0]
-        set_speeds_and_values(events, target, 0, t, meters, rounds.further)
+        set_speeds_and_values(events, target, 0, meters)
+        if rounds.further.changed.size > 0:
+            change_outcomes(events, np.arange(n), target, t, rounds.further)
         change_all_events(t, tau, events.uniforms, meters)
         # 2. read V_t, let the next events fire
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)

@@ -12,7 +12,6 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import doubly_robust, expected_reward
-from backcast._engine.readings import ReadingMeters, change_outcomes
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled, inlined
 
@@ -27,7 +26,8 @@ class Meters(NamedTuple):
     ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
     unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
     the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
-    filled rounds. ``share`` is scratch for ``i_k``, ``next_speed`` and ``next_value`` for a change of all events.
+    filled rounds. ``share`` and ``log_share`` are scratch for ``i_k`` and its logarithm, ``next_speed`` and
+    ``next_value`` for a change of all events.
     """
 
     meter: FloatArray
@@ -42,6 +42,7 @@ class Meters(NamedTuple):
     next_speed: FloatArray
     next_value: FloatArray
     share: FloatArray
+    log_share: FloatArray
     reading: FloatArray
     own: FloatArray
     refills: FloatArray
@@ -93,14 +94,11 @@ def change_all_events(t: int, tau: float, thresholds: FloatArray, meters: Meters
 
 
 @compiled
-def set_speeds_and_values(
-    events: EventArrays, probabilities: FloatArray, start: int, t: int, meters: Meters, further: ReadingMeters
-) -> None:
-    """Set next speeds and values of the events from ``start`` on, one row of probabilities each, and their outcomes."""
+def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start: int, meters: Meters) -> None:
+    """Set next speeds and values of the events from ``start`` on, one row of probabilities each."""
     for i in range(probabilities.shape[0]):
         k = start + i
         meters.next_speed[k], meters.next_value[k] = speed_and_value(events, probabilities[i], k)
-        change_outcomes(events, probabilities[i], k, t, further)
 
 
 @compiled
@@ -132,7 +130,8 @@ def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]
             influence = share[k] / weight * (value[k] - reading)
             variance += influence * influence
             meters.reading[k] += n_rounds * influence
-            meters.own[k] -= n_rounds * influence * np.log(share[k])
+            meters.log_share[k] = np.log(share[k])
+            meters.own[k] -= n_rounds * influence * meters.log_share[k]
     return reading, variance
 
 

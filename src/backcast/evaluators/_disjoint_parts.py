@@ -35,8 +35,9 @@ from backcast.estimate import (
     mean_curve,
 )
 from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
+from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_policies
+from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval

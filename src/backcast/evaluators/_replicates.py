@@ -12,19 +12,19 @@ from contextlib import closing
 from dataclasses import dataclass, field, replace
 from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray
 from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
-from backcast._engine.readings import ReadColumns
-from backcast._readings import OutcomeReading, Reading, SegmentReading
+from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._bias import BIAS_PASSES, is_filled
-from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
+from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
+from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
@@ -40,7 +40,6 @@ SIZE_PILOTS = 8  # subset replicates of each size from which the size is chosen
 SMALL_SHARE = 0.1  # Monte-Carlo variance as a share of that over logs, at which passes are enough
 SMALL_NOISE = 0.04  # squared relative error of a standard error due to passes, at which they are enough
 NO_MEMBERS: FloatArray = np.zeros((0, 1))
-NO_PREDICTIONS: FloatArray = np.zeros((0, 0, 0))
 NOISY_SHARE = 0.5  # noise share of the jackknife at which subsets are enough
 TOO_SHORT = (
     "Not all subsets of the log reach {} rounds, and those that do would be selected by their values, so there is no "
@@ -51,66 +50,6 @@ MORE_FOR_OTHERS = (
 )
 
 
-class PassInputs(NamedTuple):
-    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
-
-    ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
-    ``predicted``. ``readings`` are the outcomes and segments to be read besides the reward, outcomes first, and
-    ``outcomes_predicted`` the predictions of the outcomes, ``(O, n, K)`` or ``(O, 1, K)``.
-    """
-
-    log: Log
-    predicted: FloatArray
-    horizon: int
-    fresh_means: FloatArray = NO_VALUES
-    readings: tuple[Reading, ...] = ()
-    outcomes_predicted: FloatArray = NO_PREDICTIONS
-
-    def of_rows(self, rows: IntArray) -> PassInputs:
-        """Return the inputs of some of the events."""
-        predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
-        means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
-        outcomes = self.outcomes_predicted
-        outcomes = outcomes if outcomes.shape[1] <= 1 else outcomes[:, rows]
-        return PassInputs(self.log[rows], predicted, self.horizon, means, self.readings, outcomes)
-
-    def with_readings(
-        self, readings: Sequence[Reading], predict: Callable[[OutcomeReading], FloatArray]
-    ) -> PassInputs:
-        """Return the inputs with what is to be read besides the reward, given how outcomes are predicted."""
-        outcomes = [predict(reading) for reading in readings if isinstance(reading, OutcomeReading)]
-        stacked = np.array(np.broadcast_arrays(*outcomes)) if outcomes else NO_PREDICTIONS
-        return self._replace(readings=tuple(readings), outcomes_predicted=stacked)
-
-    def without_readings(self) -> PassInputs:
-        """Return the inputs of the reward alone."""
-        return self._replace(readings=(), outcomes_predicted=NO_PREDICTIONS)
-
-    def read_as(self, number: int) -> PassInputs:
-        """Return the inputs with what one reading reads in place of the reward."""
-        reading = self.readings[number]
-        if isinstance(reading, OutcomeReading):
-            return self.without_readings()._replace(
-                log=reading.apply(self.log), predicted=self.outcomes_predicted[number]
-            )
-        log, predicted = reading.apply(self.log, self.predicted)
-        return self.without_readings()._replace(log=log, predicted=predicted)
-
-    def read_columns(self) -> ReadColumns:
-        """Return what is read besides the reward, for compiled code."""
-        if not self.readings:
-            return ReadColumns.nothing()
-        segments = [reading for reading in self.readings if isinstance(reading, SegmentReading)]
-        n_outcomes, n_events = len(self.readings) - len(segments), len(self.log)
-        outcomes = np.zeros((n_events, 0)) if n_outcomes == 0 else self.log.columns.outcomes
-        assert outcomes is not None
-        inside = [each.contains(self.log) for each in segments] or np.zeros((0, n_events))
-        origins, shares = np.array([(each.origin, each.share) for each in segments]).reshape(-1, 2).T
-        return ReadColumns.of_arrays(outcomes, self.outcomes_predicted, np.array(inside).T, origins, shares)
-
-
-# (policy, inputs, rows of the log or None for all, seed) -> result of one pass, with those of all readings of the inputs
-OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedSequence], PassResult]
 # whether subsets of this size are long enough, from the pilots of one policy
 LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
 
@@ -474,18 +413,3 @@ def _run_pass(
     # the same seed for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(seed, *key) for _ in policies]
     return run_policies(passes[level], policies, inputs if reads else inputs.without_readings(), rows, seeds)
-
-
-def run_policies(
-    passes: Sequence[OnePass],
-    policies: Sequence[Any],
-    inputs: PassInputs,
-    rows: IntArray | None,
-    seeds: Sequence[np.random.SeedSequence],
-) -> list[PassResult]:
-    """Run one pass of every policy, each with its seed; return the results for the reward, then for each reading."""
-    columns = []
-    for one_pass, policy, seed in zip(passes, policies, seeds, strict=True):
-        result = one_pass(policy, inputs, rows, seed)
-        columns.append([result._replace(further=()), *result.further])
-    return [result for results in zip(*columns, strict=True) for result in results]

@@ -27,6 +27,7 @@ from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._bias import EXTRA_SHARES
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._passes import (
     PassResult,
     between_event_variance,
@@ -36,7 +37,7 @@ from backcast.evaluators._passes import (
     separate_histories,
 )
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
@@ -230,10 +231,9 @@ class ClockReplay(Parametrized):
                 compensator=clock_pass.compensator,
             )
         # the readings share the arrays of the history, which are most of the memory
-        result, *further = (_read(history, each, reports_events) for each in (clock_pass, *clock_pass.further))
-        if reports_events:
-            result = result._replace(readings=clock_pass.readings)
-        return result._replace(further=tuple(further))
+        further = tuple(_read(history, each, reports_events) for each in clock_pass.further)
+        result = _read(history, clock_pass, reports_events)._replace(further=further)
+        return result._replace(readings=clock_pass.readings) if reports_events else result
 
     def make_fill(
         self, inputs: PassInputs, seed: np.random.SeedSequence, *, reads_held_out: bool = False, extra: float = 0.0

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,9 +16,10 @@ from backcast.diagnostics import PassDiagnostics
 from backcast.errors import HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
+from backcast.evaluators._pass_inputs import PassInputs, repeat_for_readings
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import GroupJackknife
 from backcast.io.stream import LogStream
@@ -90,7 +92,7 @@ class PassEvaluator(Parametrized):
             return run_parts(
                 request,
                 policies,
-                one_pass=self._read_pass,
+                one_pass=partial(repeat_for_readings, self.run_pass),
                 choose_horizon=_given_horizon,
                 pool=PART_EVENTS,
                 n_parts=None,
@@ -99,7 +101,7 @@ class PassEvaluator(Parametrized):
             PassInputs(*out_of_sample_predictions(request), horizon),
             request,
             policies,
-            one_pass=self._read_pass,
+            one_pass=partial(repeat_for_readings, self.run_pass),
             default_interval=GroupJackknife(),
             long_enough=_is_long_enough,
             horizon_error=self._horizon_error,
@@ -123,19 +125,6 @@ class PassEvaluator(Parametrized):
         )
         return passes.to_estimate(policy, request, self.name, diagnostics)
 
-    def _read_pass(
-        self, policy: Any, inputs: PassInputs, rows: IntArray | None, seed: np.random.SeedSequence
-    ) -> PassResult:
-        """Run a pass for the reward, and one with the same seed for each reading: a pass of a subclass reads one value.
-
-        The history of the policy is the same whatever is read, because it learns from the reward.
-        """
-        # a pass may spawn further seeds of its own, which another pass with the same object would not get again
-        again = [_copy_seed(seed) for _ in inputs.readings]
-        result = self.run_pass(policy, inputs.without_readings(), rows, seed)
-        further = [self.run_pass(policy, inputs.read_as(i), rows, own_seed) for i, own_seed in enumerate(again)]
-        return result._replace(further=tuple(further))
-
     def _horizon_error(self, inputs: PassInputs, reached: int) -> HorizonNotReached:
         return HorizonNotReached(
             f"a pass of {self.name} over {len(inputs.log):,} events ended after {reached} of {inputs.horizon} rounds. "
@@ -151,15 +140,6 @@ def _given_horizon(request: EvaluationRequest, log: Log, predicted: FloatArray) 
 def _is_long_enough(passes: Sequence[PassResult]) -> bool:
     """Accept subsets of any size whose passes reach the horizon: what else a pass needs is not known here."""
     return True
-
-
-def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    return np.random.SeedSequence(
-        seed.entropy,
-        spawn_key=seed.spawn_key,
-        pool_size=seed.pool_size,
-        n_children_spawned=seed.n_children_spawned,
-    )
 
 
 class PolicyRun:
