@@ -11,6 +11,7 @@ import pytest
 
 import backcast as bc
 from backcast import _forecast
+from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest
 
 LOG = bc.Log(None, actions=[0, 1] * 50, rewards=[1, 0] * 50, propensities=[0.5] * 100)
@@ -51,6 +52,19 @@ def test_the_forecast_counts_scorings(monkeypatch: pytest.MonkeyPatch) -> None:
     learner = bc.UCB1(batch_size=1)
     expected = 60 * 20 * 100 * (0.25 + _forecast.ROUND_SECONDS)
     assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60) == pytest.approx(expected)
+    # clock replay reads outcomes in the same passes, others repeat them
+    readings = (OutcomeReading("ms", 0), OutcomeReading("cost", 1))
+    options: dict[str, Any] = {"horizon": 20, "replicates": 60, "readings": readings}
+    assert seconds(bc.ClockReplay(), learner, **options) == pytest.approx(1.2 * expected)
+    assert seconds(bc.DR(), bc.Uniform(), readings=readings) == 150.0
+
+
+def test_the_forecast_counts_what_passes_keep_of_readings() -> None:
+    request = EvaluationRequest(LOG, None, replicates=60, readings=(OutcomeReading("ms", 0), OutcomeReading("cost", 1)))
+    policies = [bc.UCB1(), bc.Uniform()]
+    # three numbers of each of 100 events in 60 passes of one learner, for two outcomes
+    assert _forecast.reading_memory(request, bc.ClockReplay(), policies) == 3 * 8 * 100 * 60 * 2
+    assert _forecast.reading_memory(request, bc.DRns(), policies) == 0
 
 
 def test_a_lack_of_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -25,6 +25,8 @@ TIMED_EVENTS = 512  # events that a policy scores to measure its speed
 PRODUCT_SECONDS = 5e-10  # per product of a compiled policy
 INTEGRAL_SECONDS = 8e-8  # per event and action of LinearThompson, whose probabilities are integrals
 ROUND_SECONDS = 2e-8  # per event and round of clock replay: reading and moving the clock
+READING_SHARE = 0.1  # of a pass of clock replay, for each outcome and segment that is read in it: 0.05 to 0.15
+READING_BYTES = 24  # per event, outcome or segment, and pass of clock replay: what standard errors need
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
 CONTEXT_COPIES = 0.4  # of the log
@@ -48,17 +50,26 @@ def evaluation_memory(log: Log | LogStream, n_jobs: int = 1) -> int:
     return int(copies * log.bytes_in_memory) + max(1, n_jobs) * per_pass
 
 
+def reading_memory(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> int:
+    """Return about how many bytes passes of clock replay keep of the outcomes and segments of a log in memory."""
+    if not isinstance(evaluator, ClockReplay):
+        return 0
+    passes = request.replicates if isinstance(request.replicates, int) else USUAL_PASSES
+    n_events = min(request.log.n_events or 0, evaluator.pool)
+    return READING_BYTES * n_events * len(request.readings) * passes * sum(map(is_learning, policies))
+
+
 def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> float:
     """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
-    Each outcome and segment that is read takes the time once more. Reading files, reward models and intervals are not
-    included.
+    Clock replay of learning policies reads outcomes and segments in the same passes; otherwise each of them takes the
+    time once more. Reading files, reward models and intervals are not included.
     """
     log = request.log
     assert isinstance(log, Log)
     replicates, n_events = request.replicates, len(log)
     passes = replicates if isinstance(replicates, int) else 1 if replicates is None else USUAL_PASSES
-    total = 0.0
+    total, n_readings = 0.0, len(request.readings)
     for policy in policies:
         seconds = seconds_per_event(policy, log)
         if isinstance(evaluator, ClockReplay) and is_learning(policy):
@@ -69,10 +80,11 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
             if isinstance(policy, CompiledPolicy) and not log.has_action_features:
                 changed = min(1.0, batch_size / log.n_actions)
             updates = (request.horizon or n_events) / batch_size
-            total += passes * updates * n_events * (changed * seconds + ROUND_SECONDS)
+            seconds = updates * n_events * (changed * seconds + ROUND_SECONDS)
+            total += passes * seconds * (1 + READING_SHARE * n_readings)
         else:
-            total += passes * n_events * seconds
-    return total * (1 + len(request.readings)) / max(1, request.execution.n_jobs or 1)
+            total += passes * n_events * seconds * (1 + n_readings)
+    return total / max(1, request.execution.n_jobs or 1)
 
 
 def seconds_per_event(policy: Any, log: Log) -> float:
@@ -101,7 +113,8 @@ def announce(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]
     """Log what is about to run, how long it may take, and whether memory may not suffice."""
     log, n_jobs = request.log, request.execution.n_jobs or 1
     if isinstance(log, Log) and log.bytes_in_memory > LARGE_LOG:
-        free, needed = free_memory(), evaluation_memory(log, n_jobs)
+        free = free_memory()
+        needed = evaluation_memory(log, n_jobs) + reading_memory(request, evaluator, policies)
         if free is not None and needed > free:
             logger.warning(
                 "the evaluation needs about %s of memory beside the log, and %s are free; open the log with scan_log, "
