@@ -19,7 +19,7 @@ FUZZER := .fuzz-venv/.fuzzer
 FUZZ_SECONDS ?= 300
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test test-fast lint docs cli-page screenshots reproduce bench bench-speed bench-accuracy bench-scale fuzz clean
+.PHONY: help setup demo test test-fast lint docs cli-page screenshots reproduce bench bench-speed bench-accuracy bench-horizon bench-scale fuzz clean
 
 help: ## say what the targets do
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sort | awk -F ':.*## ' '{printf "make %-16s %s\n", $$1, $$2}'
@@ -54,7 +54,7 @@ cli-page: $(RUNTIME) ## make docs/cli.md again from the help of the commands
 reproduce: $(RUNTIME) ## run the paper's experiments (REPRODUCE="table1 --world digits --trials 10" for a small trial)
 	$(BIN)/python -m bench.reproduction $(or $(REPRODUCE),all)
 
-bench: bench-speed bench-accuracy bench-scale ## run every benchmark
+bench: bench-speed bench-accuracy bench-horizon bench-scale ## run every benchmark
 
 bench-speed: $(PEERS) ## events per second, compared with other systems (SPEED=--quick for a small trial)
 	.bench-venv/bin/python -m bench.speed.run $(SPEED)
@@ -68,6 +68,10 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.adaptive $(ADAPTIVE)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.decisions $(DECISIONS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.lifts $(LIFTS)
+
+bench-horizon: $(RUNTIME) ## long horizons: time to answer, and errors (HORIZON="--logs 2 --rounds 300", TIMES="--events 10000")
+	OMP_NUM_THREADS=1 $(BIN)/python -m bench.horizon.accuracy $(HORIZON)
+	$(BIN)/python -m bench.horizon.times $(TIMES)
 
 bench-scale: $(DASK) ## a log of 100 million events, local and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)

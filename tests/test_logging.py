@@ -11,8 +11,11 @@ import pytest
 
 import backcast as bc
 from backcast import _forecast
+from backcast._parallel.jobs import Execution
 from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest
+from backcast._time_budget import event_seconds
+from tests.support.policies import FollowTheLeader
 
 LOG = bc.Log(None, actions=[0, 1] * 50, rewards=[1, 0] * 50, propensities=[0.5] * 100)
 
@@ -48,10 +51,14 @@ def test_the_forecast_counts_scorings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # 100 events, half a second each
     assert seconds(bc.DR(), bc.Uniform()) == 50.0
-    # 60 passes of 20 updates; each scores one of two actions at all 100 events
-    learner = bc.UCB1(batch_size=1)
-    expected = 60 * 20 * 100 * (0.25 + _forecast.ROUND_SECONDS)
+    # 60 passes of 20 updates; each scores all 100 events
+    expected = 60 * 20 * 100 * (0.5 + _forecast.ROUND_SECONDS)
+    assert seconds(bc.ClockReplay(), FollowTheLeader(), horizon=20, replicates=60) == pytest.approx(expected)
+    # compiled policies are not timed
+    learner = bc.UCB1()
+    expected = 60 * 100 * event_seconds(learner, LOG, 20)
     assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60) == pytest.approx(expected)
+    assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60, execution=Execution(2)) < expected
     # clock replay reads outcomes in the same passes, others repeat them
     readings = (OutcomeReading("ms", 0), OutcomeReading("cost", 1))
     options: dict[str, Any] = {"horizon": 20, "replicates": 60, "readings": readings}

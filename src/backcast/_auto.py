@@ -9,19 +9,18 @@ from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
 from backcast._parallel.jobs import Execution
-from backcast._request import EvaluationRequest, Evaluator
+from backcast._request import EvaluationRequest, Evaluator, PassPlan
+from backcast._time_budget import CORES, default_budget, plan_for_log, plan_parts, update_cost
 from backcast.checks._drift import find_drift
 from backcast.errors import DriftWarning, HorizonNotReached, OptionError
-from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, number_of_parts
+from backcast.evaluators._disjoint_parts import number_of_parts
 from backcast.evaluators._logged_rewards import LoggedMean
 from backcast.evaluators.acceptance import Budget
 from backcast.evaluators.clock_replay import ClockReplay
-from backcast.evaluators.drns import WC, DRns
+from backcast.evaluators.drns import WC, DRns, small_quantile
 from backcast.io.stream import LogStream
 from backcast.log import Log
-from backcast.policies.base import LogPolicy, Policy, batch_size_of, is_learning
-from backcast.policies.compiled import CompiledPolicy
-from backcast.policies.linear import LinearThompson
+from backcast.policies.base import LogPolicy, Policy, is_learning
 from backcast.reward_models.cross_fitting import CrossFit, Progressive, default_model
 from backcast.reward_models.low_variance import LowVariance
 
@@ -32,10 +31,9 @@ BASELINE_NOTE = "Lifts are over the mean reward of the whole log, along which it
 BUDGET = 0.1  # total variation allowed to a rule in log order
 ACCEPTED_CERTIFICATE = 2 * BUDGET  # bias certificate up to which a rule is accepted; it is measured with noise
 USELESS_CERTIFICATE = 0.5  # from here on reports grade the certificate as poor
-PASSES = 100  # passes of clock replay that must be affordable
-COMPILED_LIMIT = 5e9  # events that a compiled policy may score in all
-PYTHON_LIMIT = 1e9  # events that a Python policy may score in all
-THOMPSON_COST = 40  # its probabilities are integrals: about a microsecond per event, not tens of nanoseconds
+LARGEST_EXCESS = 6  # times the budget that clock replay may take where it cannot be made shorter
+PERMUTED_SCORINGS = 100  # scorings of an event by DRns over permutations, with its subsets
+OVER_BUDGET = "This is longer than the time budget of {:.3g} seconds: fewer events or passes would not be accurate."
 
 
 class Order(NamedTuple):
@@ -57,7 +55,11 @@ def resolve_evaluator(
     if exchangeable is False and getattr(evaluator, "needs_exchangeable", False):
         name = type(evaluator).__name__
         raise OptionError(f"{name} needs an exchangeable log, but exchangeable is False; use DRns")
-    return _with_replicates((evaluator, request, ()), policies, exchangeable)
+    choice: Choice = evaluator, request, ()
+    # the default budget is for what "auto" chooses: an evaluator that is given does what its options say
+    if isinstance(evaluator, ClockReplay) and request.time_budget != "default":
+        choice = _within_budget(evaluator, request, policies)
+    return _with_replicates(choice, policies, exchangeable)
 
 
 def resolve_by_kind(
@@ -117,20 +119,66 @@ def _choose_evaluator(request: EvaluationRequest, policies: Sequence[Any], order
     if not order.exchangeable:
         return _choose_in_log_order(request, policies, order)
     if request.horizon is None:
-        note = "auto chose one pass of DRns(q=0.01), because no horizon was given; give horizon=T for V_T."
-        return DRns(q=0.01), _with_model(request, Progressive(default_model(request.log))), (note,)
+        evaluator = DRns(q=small_quantile(len(log)))
+        note = f"auto chose one pass of {evaluator.name}, because no horizon was given; give horizon=T for V_T."
+        return evaluator, _with_model(request, Progressive(default_model(request.log))), (note,)
     kind = "joint" if request.log.has_action_features else "low-variance"
     model_note = f"with a cross-fitted {kind} reward model, " if request.reward_model is None else ""
     request = _with_model(request, _cross_fitted_model(request.log))
     if request.replicates == "default":
         request = replace(request, replicates="auto")
-    n_events = len(log)
-    events = min(n_events, ClockReplay().pool)
-    if all(PASSES * events * _scorings_per_event(request, policy) <= _limit(policy) for policy in policies):
-        note = f"auto chose ClockReplay {model_note}because the log is taken as exchangeable ({order.reason})."
-        return ClockReplay(), request, (note,)
-    note = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
-    return DRns.recommended(n_events), request, (note,)
+    evaluator, planned, budget_notes = _within_budget(ClockReplay(), request, policies)
+    if planned.plan is not None and _takes_too_long(planned.plan, request, policies):
+        note = "auto chose DRns over permutations, because clock replay would take too long with this policy and log."
+        return DRns.recommended(len(log)), request, (note,)
+    note = f"auto chose ClockReplay {model_note}because the log is taken as exchangeable ({order.reason})."
+    return evaluator, planned, (note, *budget_notes)
+
+
+def _within_budget(evaluator: ClockReplay, request: EvaluationRequest, policies: Sequence[Any]) -> Choice:
+    """Return clock replay with the events, passes and readings that the time budget allows, and what that means."""
+    log, horizon, budget = request.log, request.horizon, request.time_budget
+    learners = [policy for policy in policies if is_learning(policy)]
+    if budget is None or horizon is None or not learners:
+        return evaluator, request, ()
+    if not isinstance(log, Log):
+        log = log.with_event_count()
+    seconds = default_budget(log.n_events or 0) if isinstance(budget, str) else float(budget)
+    most, n_readings = evaluator.pool, len(request.readings)
+    if isinstance(log, Log):
+        passes = request.replicates if isinstance(request.replicates, int) else None
+        plan = plan_for_log(seconds, log, learners, horizon, most, passes, n_readings)
+        whole = min(len(log), most)
+    else:
+        plan, whole = plan_parts(seconds, log, learners, horizon, most, n_readings), most
+    chosen = replace(
+        evaluator,
+        pool=most if plan.pool == whole else plan.pool,
+        reading_interval=max(plan.reading_interval, evaluator.reading_interval),
+        parts=evaluator.parts or plan.parts,
+    )
+    return chosen, replace(request, log=log, time_budget=seconds, plan=plan), _notes_on_plan(plan, whole)
+
+
+def _notes_on_plan(plan: PassPlan, whole: int) -> tuple[str, ...]:
+    """Return what a budget reduced, in a sentence; nothing if passes are over as many events as without a budget."""
+    work = f"{plan.passes} passes over {plan.pool:,} events each"
+    if plan.parts is not None:
+        work = f"{plan.parts} parts of the stream, at most {plan.pool:,} events each,"
+    time = f"about {plan.seconds:.2g} seconds on {CORES} cores"
+    if plan.seconds > plan.budget:
+        return (f"{work} take {time}. {OVER_BUDGET.format(plan.budget)}",)
+    if plan.pool == whole and plan.parts is None:
+        return ()
+    return (f"The time budget of {plan.budget:.3g} seconds allows {work}, {time}; more time makes the error smaller.",)
+
+
+def _takes_too_long(plan: PassPlan, request: EvaluationRequest, policies: Sequence[Any]) -> bool:
+    """Return whether clock replay takes far longer than the budget, and longer than DRns over permutations."""
+    log = request.log
+    scoring = 1e-9 * sum(update_cost(policy, log.n_actions, log.n_features, is_shared=True) for policy in policies)
+    permuted = PERMUTED_SCORINGS * (log.n_events or 0) * scoring / CORES
+    return plan.seconds > max(LARGEST_EXCESS * plan.budget, permuted)
 
 
 def _choose_for_fixed(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
@@ -221,24 +269,21 @@ def _supported_horizon(request: EvaluationRequest, policies: Sequence[Any], eval
 
 def _choose_for_stream(request: EvaluationRequest, policies: Sequence[Any], order: Order) -> Choice:
     """Choose clock replay on as many parts as are affordable if the caller declared the log exchangeable, or DRns."""
-    in_log_order = "auto chose DRns(q=0.01) in log order, because the log is a stream{}."
-    if not (order.exchangeable and request.horizon is not None) or isinstance(request.log, Log):
-        return DRns(q=0.01), request, (in_log_order.format(""),)
-    request = replace(request, log=request.log.with_event_count())
+    assert isinstance(request.log, LogStream)
+    request = replace(request, log=request.log.with_event_count())  # the quantile depends on it
     n_events = request.log.n_events or 0
-    n_parts = number_of_parts(n_events, ClockReplay().pool)
-    events = n_events / n_parts
-    affordable = min(
-        _limit(policy) / (FEWEST_PASSES * events * _scorings_per_event(request, policy)) for policy in policies
-    )
-    if affordable < 2 * FEWEST_PARTS and affordable < n_parts:
-        note = in_log_order.format(" and clock replay would take too long with this policy")
-        return DRns(q=0.01), request, (note,)
-    evaluator = ClockReplay() if affordable >= n_parts else ClockReplay(parts=int(affordable))
-    share = "" if evaluator.parts is None else f", {evaluator.parts} of {n_parts} to save time"
+    in_order = DRns(q=small_quantile(n_events))
+    in_log_order = f"auto chose {in_order.name} in log order, because the log is a stream{{}}."
+    if not (order.exchangeable and request.horizon is not None):
+        return in_order, request, (in_log_order.format(""),)
+    evaluator, planned, budget_notes = _within_budget(ClockReplay(), request, policies)
+    if planned.plan is not None and _takes_too_long(planned.plan, request, policies):
+        return in_order, request, (in_log_order.format(" and clock replay would take too long with this policy"),)
+    number = number_of_parts(n_events, evaluator.pool)
+    share = "" if evaluator.parts is None else f", {evaluator.parts} of {number} to save time"
     reason = f"the log is taken as exchangeable ({order.reason})"
     note = f"auto chose ClockReplay on parts of the stream{share}, because {reason}."
-    return evaluator, _with_model(request, _cross_fitted_model(request.log)), (note,)
+    return evaluator, _with_model(planned, _cross_fitted_model(request.log)), (note, *budget_notes)
 
 
 def _cross_fitted_model(log: Log | LogStream) -> CrossFit:
@@ -265,14 +310,3 @@ def _find_order(log: Log | LogStream, declared: bool | None) -> Order:
 
 def _with_model(request: EvaluationRequest, model: Any) -> EvaluationRequest:
     return request if request.reward_model is not None else replace(request, reward_model=model)
-
-
-def _scorings_per_event(request: EvaluationRequest, policy: Any) -> float:
-    """How often a pass of clock replay scores each event, in units of the cost of a linear policy."""
-    assert request.horizon is not None
-    updates = request.horizon / batch_size_of(policy)
-    return updates * THOMPSON_COST if isinstance(policy, LinearThompson) else updates
-
-
-def _limit(policy: Any) -> float:
-    return COMPILED_LIMIT if isinstance(policy, CompiledPolicy) else PYTHON_LIMIT

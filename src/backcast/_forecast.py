@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import logging
+import os
 import time
 from collections.abc import Sequence
 from typing import Any
@@ -11,6 +12,8 @@ import numpy as np
 
 from backcast._logging import logger
 from backcast._request import EvaluationRequest
+from backcast._time_budget import CORES, READING_SHARE, event_seconds, update_cost
+from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.limits import format_bytes, free_memory
 from backcast.io.stream import LogStream
@@ -18,20 +21,18 @@ from backcast.log import Log
 from backcast.policies._calls import describe, probability_of, start_copy
 from backcast.policies.base import batch_size_of, is_learning
 from backcast.policies.compiled import CompiledPolicy
-from backcast.policies.linear import LinearThompson, LinUCB
 
-USUAL_PASSES = 48  # 16 pilot passes and 32 for the value, where their number is chosen by the log
+USUAL_PASSES = PILOT_PASSES + FIRST_PASSES  # where their number is chosen by the log
 TIMED_EVENTS = 512  # events that a policy scores to measure its speed
-PRODUCT_SECONDS = 5e-10  # per product of a compiled policy
-INTEGRAL_SECONDS = 8e-8  # per event and action of LinearThompson, whose probabilities are integrals
-ROUND_SECONDS = 2e-8  # per event and round of clock replay: reading and moving the clock
-READING_SHARE = 0.1  # of a pass of clock replay, for each outcome and segment that is read in it: 0.05 to 0.15
+ROUND_SECONDS = 2e-8  # per event and update of a policy in Python: reading and moving the clock
 READING_BYTES = 24  # per event, outcome or segment, and pass of clock replay: what standard errors need
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
 CONTEXT_COPIES = 0.4  # of the log
 EVENT_BYTES = 240  # per event
 ACTION_BYTES = 16  # per event and action: predictions, and scores of one pass
+WORTHWHILE_SECONDS = 10.0  # of work by policies in Python from which starting processes pays
+STREAM_CORES = 2  # that one job on a stream keeps busy
 LARGE_LOG = 10**8  # bytes from which a lack of memory is looked for
 
 
@@ -63,42 +64,66 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
     """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
     Clock replay of learning policies reads outcomes and segments in the same passes; otherwise each of them takes the
-    time once more. Reading files, reward models and intervals are not included.
+    time once more. Reading files, reward models and intervals are not included. Compiled policies cost what the model
+    of time budgets says. Policies in Python are timed: their cost is not known otherwise, and this number decides
+    nothing.
     """
-    log = request.log
+    log, plan = request.log, request.plan
     assert isinstance(log, Log)
+    usual = USUAL_PASSES
+    if plan is not None:
+        usual = plan.passes if plan.passes <= FIRST_PASSES else PILOT_PASSES + FIRST_PASSES
     replicates, n_events = request.replicates, len(log)
-    passes = replicates if isinstance(replicates, int) else 1 if replicates is None else USUAL_PASSES
+    passes = replicates if isinstance(replicates, int) else 1 if replicates is None else usual
     total, n_readings = 0.0, len(request.readings)
     for policy in policies:
-        seconds = seconds_per_event(policy, log)
         if isinstance(evaluator, ClockReplay) and is_learning(policy):
-            # all events are scored again after every update, by compiled policies only for the actions that changed
-            passes = max(passes, USUAL_PASSES if replicates is None else 1)
-            n_events, batch_size = min(len(log), evaluator.pool), batch_size_of(policy)
-            changed = 1.0
-            if isinstance(policy, CompiledPolicy) and not log.has_action_features:
-                changed = min(1.0, batch_size / log.n_actions)
-            updates = (request.horizon or n_events) / batch_size
-            seconds = updates * n_events * (changed * seconds + ROUND_SECONDS)
-            total += passes * seconds * (1 + READING_SHARE * n_readings)
+            n_events, horizon = min(len(log), evaluator.pool), request.horizon or len(log)
+            per_event = event_seconds(policy, log, horizon, evaluator.reading_interval)
+            if not isinstance(policy, CompiledPolicy):
+                # all events are scored again after every update
+                per_event = horizon / batch_size_of(policy) * (seconds_per_event(policy, log) + ROUND_SECONDS)
+            n_passes = usual if replicates is None else passes
+            total += n_passes * n_events * per_event * (1 + READING_SHARE * n_readings)
         else:
-            total += passes * n_events * seconds * (1 + n_readings)
-    return total / max(1, request.execution.n_jobs or 1)
+            total += passes * len(log) * seconds_per_event(policy, log) * (1 + n_readings)
+    return total / effective_jobs(request.execution.n_jobs)
+
+
+def effective_jobs(n_jobs: int | None) -> int:
+    """Return how many jobs run at a time on this machine: negative numbers count from all cores, -1 is all.
+
+    >>> effective_jobs(None), effective_jobs(3), effective_jobs(-1) == (os.cpu_count() or 1)
+    (1, 3, True)
+    """
+    n_jobs = n_jobs or 1
+    return n_jobs if n_jobs > 0 else max(1, (os.cpu_count() or 1) + 1 + n_jobs)
+
+
+def worthwhile_jobs(log: Log | LogStream, policies: Sequence[Any], horizon: int | str | None) -> int:
+    """Return the number of jobs that the command line runs at a time: -1 for all cores, or 1 where more take longer.
+
+    Compiled policies share a process. Others need several, which take seconds to start. A fixed policy on a stream
+    keeps two cores busy with one job: one reads ahead of the other (docs/performance.md).
+    """
+    if not any(map(is_learning, policies)):
+        return 1 if isinstance(log, LogStream) and (os.cpu_count() or 1) <= STREAM_CORES else -1
+    if all(isinstance(policy, CompiledPolicy) for policy in policies):
+        return -1
+    n_events = min(log.n_events or ClockReplay().pool, ClockReplay().pool)
+    rounds = horizon if isinstance(horizon, int) else n_events
+    work = USUAL_PASSES * n_events * sum(event_seconds(policy, log, rounds) for policy in policies)
+    return -1 if work > WORTHWHILE_SECONDS else 1
 
 
 def seconds_per_event(policy: Any, log: Log) -> float:
     """Return about how long a new copy of the policy takes to score an event.
 
     Policies in Python are timed. To time a compiled one would compile code that the evaluation does not use, so its
-    cost follows from the number of products.
+    cost follows from the model of time budgets.
     """
     if isinstance(policy, CompiledPolicy):
-        has_variances = isinstance(policy, LinUCB | LinearThompson)
-        products = log.n_actions * max(1, log.n_features) ** (2 if has_variances else 1)
-        return PRODUCT_SECONDS * products + (
-            INTEGRAL_SECONDS * log.n_actions if isinstance(policy, LinearThompson) else 0.0
-        )
+        return 1e-9 * update_cost(policy, log.n_actions, log.n_features, is_shared=True)
     if getattr(policy, "repeats_log", False):
         return 0.0
     block = log[:TIMED_EVENTS]
@@ -111,7 +136,7 @@ def seconds_per_event(policy: Any, log: Log) -> float:
 
 def announce(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any], notes: Sequence[str]) -> None:
     """Log what is about to run, how long it may take, and whether memory may not suffice."""
-    log, n_jobs = request.log, request.execution.n_jobs or 1
+    log, n_jobs = request.log, effective_jobs(request.execution.n_jobs)
     if isinstance(log, Log) and log.bytes_in_memory > LARGE_LOG:
         free = free_memory()
         needed = evaluation_memory(log, n_jobs) + reading_memory(request, evaluator, policies)
@@ -130,7 +155,11 @@ def announce(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]
         logger.info("%s", note)
     if isinstance(log, Log):
         seconds = evaluation_seconds(request, evaluator, policies)
-        logger.info("about %s of work", format_duration(seconds), extra={"forecast_seconds": seconds})
+    elif request.plan is not None:
+        seconds = request.plan.seconds * CORES / n_jobs
+    else:
+        return
+    logger.info("about %s of work", format_duration(seconds), extra={"forecast_seconds": seconds})
 
 
 def format_duration(seconds: float) -> str:

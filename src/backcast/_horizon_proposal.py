@@ -8,10 +8,12 @@ from typing import NamedTuple
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._forecast import PRODUCT_SECONDS, ROUND_SECONDS, USUAL_PASSES
+from backcast._forecast import USUAL_PASSES
 from backcast._horizon import SECONDS, EventRate, format_span
+from backcast._time_budget import update_cost
 from backcast.estimate import Estimate
 from backcast.evaluators.clock_replay import ClockReplay
+from backcast.policies.linear import LinUCB
 
 SHORTEST_HORIZON = 10
 RARE_SHARE = 0.05  # of the events: their propensities count as rare
@@ -44,7 +46,7 @@ def propose_horizon(
     1000
     >>> print(proposal.reasons[0])
     The log supports about 1,000 rounds, even if a policy prefers rare actions: 20,000 events, propensities from 0.2.
-    >>> print(proposal.reasons[2])
+    >>> print(proposal.reasons[-1])
     It has about 10,000 events per day: 1,000 rounds are 2.4 hours, and horizon = "1d" is 10,000 rounds.
     """
     rare = float(np.quantile(propensities, RARE_SHARE)) if propensities.size else 1 / max(n_actions, 1)
@@ -80,9 +82,7 @@ def propose_horizon(
 
 def affordable_rounds(n_events: int, n_actions: int, n_features: int, batch_size: int) -> float:
     """Return how many rounds of LinUCB a minute allows, by the cost of clock replay per event and update."""
-    changed = min(1.0, batch_size / max(n_actions, 1))
-    products = n_actions * max(1, n_features) ** 2
-    per_event = changed * PRODUCT_SECONDS * products + ROUND_SECONDS
+    per_event = 1e-9 * update_cost(LinUCB(batch_size=batch_size), max(n_actions, 1), n_features)
     per_update = USUAL_PASSES * min(max(n_events, 1), ClockReplay().pool) * per_event
     return AFFORDABLE_SECONDS / per_update * batch_size
 

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+import math
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, NamedTuple
+
+from backcast._parallel.jobs import ignore_progress, ignore_values
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -14,6 +17,24 @@ if TYPE_CHECKING:
     from backcast.log import Log
 
 COMPILING = "compiling, once: later runs start at once"
+MOST_VALUES = 3  # of the policies of a comparison that fit into a line
+
+
+def format_values(values: Sequence[tuple[float, float]]) -> str:
+    """Return values with their standard errors, as far as these are known.
+
+    >>> format_values([(0.46971, 0.00312), (0.5, math.nan)])
+    '0.4697 ± 0.0031, 0.5'
+    """
+    shown = [f"{value:.4g}" + ("" if math.isnan(error) else f" ± {error:.2g}") for value, error in values[:MOST_VALUES]]
+    return ", ".join(shown) + (", ..." if len(values) > MOST_VALUES else "")
+
+
+class ProgressCallbacks(NamedTuple):
+    """What an evaluation reports to: events processed, and values so far."""
+
+    on_progress: Callable[[int], None] = ignore_progress
+    on_values: Callable[[Sequence[tuple[float, float]]], None] = ignore_values
 
 
 class ProgressBar:
@@ -26,7 +47,7 @@ class ProgressBar:
         self._progress = progress
         self._events = events
         self._started = 0
-        self._task = progress.add_task("", total=None if events is None else events * tasks)
+        self._task = progress.add_task("", total=None if events is None else events * tasks, values="")
 
     @property
     def completed(self) -> int:
@@ -36,7 +57,7 @@ class ProgressBar:
     def start_task(self, name: str) -> None:
         """Show the name of the next task; earlier tasks count as complete."""
         done = self.completed if self._events is None else self._started * self._events
-        self._progress.update(self._task, description=name, completed=done)
+        self._progress.update(self._task, description=name, completed=done, values="")
         self._started += 1
 
     def advance(self, events: int) -> None:
@@ -45,6 +66,10 @@ class ProgressBar:
         if self._events is not None:
             done = min(done, self._started * self._events)
         self._progress.update(self._task, completed=done)
+
+    def show_values(self, values: Sequence[tuple[float, float]]) -> None:
+        """Show value and standard error of each policy so far."""
+        self._progress.update(self._task, values=format_values(values))
 
 
 @contextmanager
@@ -58,6 +83,7 @@ def progress_bar(events: int | None, tasks: int, *, console: Console, disable: b
         TextColumn("{task.description}", markup=False),
         BarColumn(),
         TextColumn("{task.percentage:>3.0f} %"),
+        TextColumn("{task.fields[values]}", markup=False),
         _speed_column(),
         TimeRemainingColumn(),
     )
@@ -84,15 +110,18 @@ def _speed_column() -> ProgressColumn:
 
 
 @contextmanager
-def show_progress(
-    log: Log | LogStream, progress: Literal[True] | Callable[[int], None]
-) -> Iterator[Callable[[int], None]]:
-    """Yield the callback that counts processed events: the caller's, or that of a new bar."""
+def show_progress(log: Log | LogStream, progress: bool | Callable[[int], None] | None) -> Iterator[ProgressCallbacks]:
+    """Yield what an evaluation reports to: the caller's function, a new bar, or nothing.
+
+    A function that has ``show_values``, as that of the command line has, also gets values so far.
+    """
     if callable(progress):
-        yield progress
+        yield ProgressCallbacks(progress, getattr(progress, "show_values", ignore_values))
+    elif not progress:
+        yield ProgressCallbacks()
     else:
         from rich import get_console
 
         with progress_bar(log.n_events, 1, console=get_console()) as bar:
             bar.start_task("events")
-            yield bar.advance
+            yield ProgressCallbacks(bar.advance, bar.show_values)

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from contextlib import AbstractContextManager, closing, nullcontext
 from dataclasses import dataclass, field, replace
 from enum import IntEnum
 from os import PathLike
-from typing import Any, Protocol, TypeAlias, cast, runtime_checkable
+from typing import Any, NamedTuple, Protocol, TypeAlias, cast, runtime_checkable
 
 import numpy as np
 import numpy.typing as npt
@@ -61,6 +62,22 @@ AnyPolicy: TypeAlias = ScoringPolicy | LogPolicy | SingleActionPolicy
 AnyRewardModel: TypeAlias = RewardModel | OutOfSampleModel | ParametricEstimator | npt.ArrayLike
 
 
+class PassPlan(NamedTuple):
+    """What a time budget in seconds allows: events and number of passes, rounds per reading, and estimated seconds.
+
+    ``passes`` are the most for a value; pilot passes that choose their number are run only if it is more than the
+    usual one. Of a stream, they are passes over each part, and ``parts`` are used (None: all). ``seconds`` are those of
+    the usual passes on two cores, by the cost model.
+    """
+
+    budget: float
+    pool: int
+    passes: int
+    reading_interval: int
+    seconds: float
+    parts: int | None = None
+
+
 @dataclass(frozen=True)
 class EvaluationRequest:
     """What an evaluator receives: a log, a policy, and how the caller of the evaluation wants it to be evaluated.
@@ -86,6 +103,10 @@ class EvaluationRequest:
         None for none, a number, or "auto".
     passes
         Numbers of the passes to run, and no others; None for those that ``replicates`` asks for.
+    time_budget
+        Seconds of work on two cores that "auto" may plan; "default" for the default of the log, None for no limit.
+    plan
+        What the time budget allows; None if it does not apply.
     execution
         How the jobs of the evaluation are run.
     arguments
@@ -111,6 +132,8 @@ class EvaluationRequest:
     replicates: int | str | None = None
     policy_name: str = ""
     passes: range | None = None
+    time_budget: float | str | None = "default"
+    plan: PassPlan | None = None
     execution: Execution = field(default_factory=Execution)
     arguments: Mapping[str, Any] = field(default_factory=dict)
     pairs_with_log: bool = False
@@ -231,6 +254,7 @@ def check_request(
     n_jobs: int | None,
     time_limit: float | None,
     progress: bool | Callable[[int], None] | None = None,
+    time_budget: float | str | None = "default",
 ) -> None:
     """Raise if an argument of ``evaluate`` or ``compare`` makes no sense, before any work is done."""
     for policy in policies:
@@ -249,6 +273,12 @@ def check_request(
         raise OptionError(f"n_jobs is {n_jobs!r}; give a whole number, -1 for one job per core, or None")
     if time_limit is not None:
         at_least("time_limit", time_limit, 0.0, strict=True)
+    if time_budget is not None and time_budget != "default":
+        is_number = isinstance(time_budget, int | float | np.number) and not isinstance(time_budget, bool)
+        if not is_number or not 0.0 < float(time_budget) < math.inf:
+            raise OptionError(
+                f"time_budget is {time_budget!r}; give a number of seconds above 0, or None for no limit on the work"
+            )
     if progress is not None and not isinstance(progress, bool) and not callable(progress):
         raise OptionError(f"progress is {progress!r}; give True, False, or a function of the number of events")
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import combinations
 from os import PathLike
@@ -29,7 +28,7 @@ from backcast._forecast import announce
 from backcast._format import join_names
 from backcast._horizon import resolve_horizon
 from backcast._pairing import Pairing
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._reading_results import PolicyRuns, ReadEstimates, Side, break_down, joint_level, lift_influences
@@ -266,13 +265,14 @@ def compare(
     n_jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     time_limit: float | None = None,
+    time_budget: float | str | None = "default",
     progress: bool | Callable[[int], None] | None = None,
 ) -> Comparison:
     """Compare policies with what the log earned, and with each other: same events, same randomness.
 
-    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies. ``baseline`` is what lifts and
-    the verdict are relative to: "logged", the mean of the logged rewards; the name of one of the policies; or None, for
-    a comparison of the policies with each other alone.
+    Parameters are those of :func:`backcast.evaluate`; ``policies`` names the policies, and ``time_budget`` is for all
+    together. ``baseline`` is what lifts and the verdict are relative to: "logged", the mean of the logged rewards; the
+    name of one of the policies; or None, for a comparison of the policies with each other alone.
 
     A log with ``outcomes`` and ``segments`` is also read by them, off the same histories: ``comparison.outcomes`` and
     ``comparison.by_segment``. ``guardrails`` are bounds on outcomes that a better policy must be shown to keep, such as
@@ -321,6 +321,7 @@ def compare(
         n_jobs=n_jobs,
         time_limit=time_limit,
         progress=progress,
+        time_budget=time_budget,
     )
     log, split = as_log(log), None
     rounds, horizon_notes = resolve_horizon(log, horizon)
@@ -337,6 +338,7 @@ def compare(
         level=level,
         seed=seed,
         replicates=replicates,
+        time_budget=time_budget,
         execution=Execution(n_jobs, time_limit),
         arguments={
             "evaluator": evaluator,
@@ -346,6 +348,7 @@ def compare(
             "seed": seed,
             "replicates": replicates,
             "exchangeable": exchangeable,
+            "time_budget": time_budget,
             "baseline": baseline,
             **({"guardrails": list(guardrails)} if guardrails else {}),
         },
@@ -374,9 +377,9 @@ def compare(
         facts = {f"policy {name!r}": policy for name, policy in policies.items()}
         request = with_checkpoint(request, checkpoint, chosen, facts)
         announce(request, chosen, list(policies.values()), notes)
-    shown = show_progress(request.log, progress) if progress else nullcontext(ignore_progress)
-    with convert_evaluator_errors(chosen, request), request.report_damage(), shown as on_progress:
-        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+    shown = show_progress(request.log, progress)
+    with convert_evaluator_errors(chosen, request), request.report_damage(), shown as callbacks:
+        request = replace(request, execution=replace(request.execution, **callbacks._asdict()))
         estimates: dict[str, Estimate] = {}
         stopped: tuple[str, ...] = ()
         if alone is not None:

@@ -13,7 +13,7 @@ from backcast._auto import resolve_evaluator
 from backcast._differences import Comparand, comparand, lift_precision, make_lift
 from backcast._forecast import announce
 from backcast._horizon import resolve_horizon
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._request import (
@@ -76,6 +76,7 @@ def evaluate(
     n_jobs: int | None = None,
     checkpoint: str | PathLike[str] | None = None,
     time_limit: float | None = None,
+    time_budget: float | str | None = "default",
     progress: bool | Callable[[int], None] | None = None,
 ) -> Estimate:
     """Estimate what a policy would have earned on a log.
@@ -114,6 +115,11 @@ def evaluate(
         continues from there; a call with other arguments raises an error.
     time_limit
         Seconds per replicate, after which :class:`backcast.WorkError` is raised; None for no limit.
+    time_budget
+        Seconds of work on two cores, as a fixed cost model counts them, for which "auto" or ``ClockReplay`` choose the
+        number of passes, their events and how often they read V_t; None for no limit. The default is 30 seconds for
+        "auto", more for logs of more than 100,000 events, and None for an evaluator that is given. The clock is not
+        used, so the same call has the same result on every machine, and may take longer or shorter there.
     progress
         True for a progress bar, or a function that is called with the number of further events processed. If it raises
         :class:`backcast.StopEvaluation`, the result is computed from the finished work, with a note.
@@ -137,6 +143,7 @@ def evaluate(
         n_jobs=n_jobs,
         time_limit=time_limit,
         progress=progress,
+        time_budget=time_budget,
     )
     log, policy_name = as_log(log), describe(policy)
     rounds, horizon_notes = resolve_horizon(log, horizon)
@@ -154,6 +161,7 @@ def evaluate(
         seed=seed,
         replicates=replicates,
         policy_name=policy_name,
+        time_budget=time_budget,
         execution=Execution(n_jobs, time_limit),
         arguments={
             "evaluator": evaluator,
@@ -164,6 +172,7 @@ def evaluate(
             "seed": seed,
             "replicates": replicates,
             "exchangeable": exchangeable,
+            "time_budget": time_budget,
         },
         pairs_with_log=True,
     )
@@ -172,8 +181,8 @@ def evaluate(
         probe_policy(policy, request.log, seed)
         request = with_checkpoint(request, checkpoint, chosen, {"policy": policy})
         announce(request, chosen, [policy], notes)
-    with show_progress(request.log, progress) if progress else nullcontext(ignore_progress) as on_progress:
-        request = replace(request, execution=replace(request.execution, on_progress=on_progress))
+    with show_progress(request.log, progress) as callbacks:
+        request = replace(request, execution=replace(request.execution, **callbacks._asdict()))
         with convert_evaluator_errors(chosen, request), request.report_damage():
             estimate = run_evaluator(chosen, request)
     if split is not None:
@@ -245,6 +254,8 @@ def complete_estimate(estimate: Estimate, evaluator: Evaluator, request: Evaluat
         shape = getattr(request.reward_model, "shape", None)
         description = f"predictions given, {' by '.join(map(str, shape))}" if shape else describe(request.reward_model)
         settings["reward_model"] = description
+    if request.plan is not None:
+        settings |= {f"plan_{name}": value for name, value in request.plan._asdict().items() if value is not None}
     log = request.log
     if isinstance(log, LogStream):
         estimate = replace(estimate, settings=settings)
@@ -292,6 +303,7 @@ def find_provenance(estimate: Estimate, evaluator: Evaluator, request: Evaluatio
         "level": request.level,
         "seed": request.seed,
         "replicates": request.replicates,
+        **({"time_budget": request.plan.budget} if request.plan is not None else {}),
     }
     options = {name: describe_object(value) for name, value in used.items()}
     # where the evaluator chose, its choice is known by name

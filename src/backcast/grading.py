@@ -23,6 +23,7 @@ GRADES: tuple[Grade, ...] = ("", "good", "fair", "poor")  # from best to worst
 SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
 # effective events below which an estimate carries no decision; that a longer log should have; that are always enough
 FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
+SMALL_HISTORY_ERROR = 1.25  # sampling error over that of reading values, up to which histories add little to it
 LARGE_BIAS = 3.0  # standard errors from which a bias is too large for an interval to be worth its level
 SMALL_FILLED_SHARE = 0.02  # filled rounds that cannot matter much
 BIAS_MEANING = "Estimated bias of the value because the log ran out of events, with its standard error."
@@ -191,6 +192,10 @@ def _judge_histories(count: float, estimate: Estimate) -> Judgement:
         return Judgement("good", "large enough")
     if count >= FEWEST_HISTORIES:
         return Judgement("fair", "fewer than 20 independent histories: rare events have much influence")
+    facts = estimate.diagnostics.to_dict()
+    reading_error = facts.get("value_spread", math.nan) / math.sqrt(facts["events"])
+    if facts.get("filled_share") and facts["sampling_error"] <= SMALL_HISTORY_ERROR * reading_error:
+        return Judgement("fair", "fewer than 3 independent histories, but they add little to the standard error")
     return Judgement("poor", "fewer than 3 independent histories: the estimate rests on a few events")
 
 

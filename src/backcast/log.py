@@ -447,7 +447,8 @@ class Log:
         """
         if self.columns.logging_probabilities is not None:
             return True
-        return bool(np.allclose(self.columns.propensities, 1 / self.n_actions, rtol=1e-6, atol=0.0))
+        extremes = self.columns.propensities.min(), self.columns.propensities.max()
+        return bool(np.allclose(extremes, 1 / self.n_actions, rtol=1e-6, atol=0.0))
 
 
 def _take(columns: LogColumns, index: Any) -> LogColumns:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from contextlib import nullcontext
 from dataclasses import dataclass, field, replace
 from itertools import product
 from typing import Any, Literal
@@ -13,7 +12,7 @@ from backcast._auto import Choice, resolve_as_fixed, resolve_by_kind, resolve_ev
 from backcast._equality import ContentEquality
 from backcast._format import format_interval, format_number, format_percent, join_names
 from backcast._horizon import resolve_horizon
-from backcast._parallel.jobs import Execution, ignore_progress
+from backcast._parallel.jobs import Execution
 from backcast._parallel.time_limit import limit_calls
 from backcast._progress import show_progress
 from backcast._racing import Race
@@ -221,8 +220,8 @@ def search(
     with limit_calls(time_limit, FIRST_CALLS):
         for policy in running.values():
             probe_policy(policy, log, seed)
-    with show_progress(log, progress) if progress else nullcontext(ignore_progress) as on_progress:
-        selection = Selection(running, choices, seed, folds, on_progress)
+    with show_progress(log, progress) as callbacks:
+        selection = Selection(running, choices, seed, folds, callbacks.on_progress)
         selection.run()
         estimate, shares = selection.estimate_winner()
     winner = selection.winner

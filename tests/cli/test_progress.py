@@ -47,7 +47,7 @@ class TestProgress:
     def test_nothing_is_written_without_a_terminal(self, capsys: pytest.CaptureFixture[str]) -> None:
         with watch_run(100, 1, quiet=False) as run:
             run.start_task("uniform")
-            run.advance(100)
+            run(100)
         assert capsys.readouterr() == ("", "")
 
     @pytest.mark.parametrize(("disable", "times"), [(False, 1), (True, 0)])

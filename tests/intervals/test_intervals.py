@@ -358,7 +358,7 @@ def test_wealth_is_never_negative() -> None:
     rng = np.random.default_rng(0)
     for max_weight in (math.inf, 50.0):
         wealth, candidates = np.ones(64), np.linspace(0, 1, 64)
-        w = rng.choice([0.0, 0.5, 50.0], p=[0.2, 0.79, 0.01], size=200)
+        w = rng.choice(np.array([0.0, 0.5, 50.0]), p=[0.2, 0.79, 0.01], size=200)
         x = np.where(rng.random(200) < 0.5, w, 0.0)
         play(x, w, candidates, wealth, np.zeros(6), Game(200.0, 1e30, max_weight, 0.25))
         assert (wealth > 0).all()
@@ -457,3 +457,14 @@ def test_adjusted_student_is_normal_where_many_events_carry_the_value() -> None:
     sample = weighted_sample(2.0 * (rng.random(100_000) < 0.5), rng.random(100_000) < 0.3, bound=2.0, model=0.3)
     adjusted, normal = (method.interval(sample, 0.95) for method in (AdjustedStudent(), Normal()))
     assert adjusted.half_width == pytest.approx(normal.half_width, rel=0.01)
+
+
+def test_columns_that_are_the_same_array_have_the_moments_of_copies() -> None:
+    rewards = np.random.default_rng(3).normal(size=10_001)
+    zeros, ones = np.zeros_like(rewards), np.ones_like(rewards)
+    shared = Moments.of(EventColumns(zeros, ones, rewards, ones, rewards, ones, rewards))
+    copies = Moments.of(
+        EventColumns(*(column.copy() for column in (zeros, ones, rewards, ones, rewards, ones, rewards)))
+    )
+    for name in ("n", "mean", "scatter", "low", "high"):
+        assert np.array_equal(getattr(shared, name), getattr(copies, name))

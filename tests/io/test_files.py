@@ -7,6 +7,7 @@ import gzip
 import json
 import os
 import pickle
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,9 +19,13 @@ import pyarrow.parquet
 import pytest
 
 from backcast.errors import BackcastError, ColumnError, LogError, OptionError, SourceError
+from backcast.evaluation import evaluate
+from backcast.evaluators.drns import DRns
+from backcast.io._slices import FileSlice
 from backcast.io.stream import LogStream
 from backcast.io.tables import read_log, scan_log
 from backcast.log import Log
+from backcast.policies.linear import EpsilonGreedy
 
 PARTS: dict[str, Any] = {"context": "x_*", "action": "a", "reward": "r", "propensity": "p"}
 
@@ -338,8 +343,38 @@ def test_more_rows_than_fit_in_memory(tmp_path: Path, monkeypatch: pytest.Monkey
         raise MemoryError
 
     path = write(table(), tmp_path / "a.parquet")
-    monkeypatch.setattr("backcast.io._arrow.np.zeros", no_memory)
+    monkeypatch.setattr("backcast.io._arrow.np.empty", no_memory)
     assert "read it in parts with scan_log" in message_of(path)
+
+
+@pytest.mark.parametrize("n", [1, 3, 5, 100])
+def test_bounds_of_the_first_rewards(tmp_path: Path, n: int) -> None:
+    data = table(12).set_column(3, "r", pa.array([3.0, 2.0, 5.0, 1.0, 7.0, 0.0] * 2))
+    stream = scan_log(write(data, tmp_path / "a.parquet"), **PARTS)
+    assert stream.first_reward_bounds(n) == stream.split_head(n)[0].reward_bounds
+
+
+def test_a_missing_reward_among_the_first_is_reported_with_file_and_row(tmp_path: Path) -> None:
+    paths = [write(table(6), tmp_path / "a.parquet")]
+    paths.append(write(table(6).set_column(3, "r", pa.array([1, 0, None, 1, 0, 1])), tmp_path / "b.parquet"))
+    with pytest.raises(LogError, match=r"row 8 \(.*b\.parquet\): reward is missing"):
+        scan_log(paths, **PARTS).first_reward_bounds(100)
+
+
+def test_an_evaluation_reads_the_contexts_of_a_stream_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    n_read = 0
+
+    def count_events(file_slice: FileSlice, names: Sequence[str], *options: Any) -> Iterator[pa.RecordBatch]:
+        nonlocal n_read
+        for batch in read_batches(file_slice, names, *options):
+            n_read += batch.num_rows * ("x_1" in names)
+            yield batch
+
+    read_batches = FileSlice.read_batches
+    monkeypatch.setattr(FileSlice, "read_batches", count_events)
+    stream = scan_log(write(table(40), tmp_path / "a.parquet"), **PARTS, batch_rows=8)
+    evaluate(stream, EpsilonGreedy(), DRns(q=0.01), reward_model=0.5)
+    assert n_read == 40
 
 
 def test_file_that_changes_after_it_was_opened(tmp_path: Path) -> None:

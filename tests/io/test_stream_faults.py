@@ -160,13 +160,17 @@ def test_auto_takes_as_many_parts_as_it_can_afford(monkeypatch: pytest.MonkeyPat
             return 10**7
 
     long = Long((bc.Log(None, [0, 1], [0.0, 1.0], [0.5, 0.5]),))
-    request = EvaluationRequest(long, bc.UCB1(), horizon=500, replicates="default")
+    request = EvaluationRequest(long, bc.UCB1(), horizon=2_000, replicates="default")
+    chosen, planned, (why, note) = resolve_evaluator("auto", request, [bc.UCB1()], True)
+    assert planned.plan is not None
+    assert planned.plan.parts is not None
+    assert chosen == bc.ClockReplay(parts=planned.plan.parts)
+    assert 20 < planned.plan.parts < 100
+    assert f"{chosen.parts} of 100 to save time" in why
+    assert "The time budget of 119 seconds allows" in note
+    request = EvaluationRequest(long, bc.UCB1(), horizon=20_000, replicates="default", time_budget=1.0)
     chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
-    assert chosen == bc.ClockReplay(parts=50)  # 2 passes of 500 rounds over 100,000 events each: 5e9 of 1e10
-    assert "50 of 100 to save time" in why
-    request = EvaluationRequest(long, bc.UCB1(), horizon=5_000, replicates="default")
-    chosen, _, (why,) = resolve_evaluator("auto", request, [bc.UCB1()], True)
-    assert chosen == bc.DRns(q=0.01)
+    assert chosen == bc.DRns(q=0.00032)
     assert "too long" in why
 
 

@@ -145,7 +145,7 @@ def test_small_sound_logs_do_not_drift() -> None:
     for seed in range(400):
         rng = np.random.default_rng((seed, 9))
         n, k = int(rng.integers(100, 1500)), int(rng.integers(2, 6))
-        means = np.broadcast_to(rng.choice([0.02, 0.1, 0.5], size=k), (n, k))
+        means = np.broadcast_to(rng.choice(np.array([0.02, 0.1, 0.5]), size=k), (n, k))
         table = np.tile(0.9 * rng.dirichlet(np.ones(k)) + 0.1 / k, (n, 1))
         alarms += find_drift(logged(None, table, means, rng)).detected
     assert alarms == []

@@ -42,7 +42,7 @@ def test_values_are_right_on_average_and_intervals_hold_the_truth(answers: list[
     # odds of fewer with true coverage of 0.95
     assert covered([item.interval for item in selected], truth) >= stats.binom.ppf(ALARM, LOGS, 0.95)
     # nor do they cover by being wide: the mean variance is that over logs, up to chance in 60 of them
-    low, high = values.var(ddof=1) * (LOGS - 1) / stats.chi2.ppf([1 - ALARM, ALARM], LOGS - 1)
+    low, high = values.var(ddof=1) * (LOGS - 1) / stats.chi2.ppf(np.array([1 - ALARM, ALARM]), LOGS - 1)
     assert 0.9 * low < np.mean(errors**2) < 1.1 * high
 
 

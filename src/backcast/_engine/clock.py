@@ -339,7 +339,7 @@ def _play_filled_rounds(
         rounds.exhausted[i] = mass
         if mass > 0.0:
             add_refills(tau, meters)
-        if draws[EXTRA] < fill.extra:
+        if draws[EXTRA] < fill.extra * mass:
             k, is_filled = draw_donor(-np.inf, np.inf, draws[DONOR], meters), True
         elif draws[COIN] < mass or position == candidates.size:
             k, is_filled = draw_donor(-np.inf, tau, draws[DONOR], meters), True

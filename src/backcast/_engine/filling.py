@@ -25,8 +25,8 @@ class Fill(NamedTuple):
 
     ``draws`` has five uniform numbers per round, and no row if rounds are not filled. Fresh rewards have the predicted
     ``means`` at the context and action of each event, and fall around them by ``law``. Held-out events are never
-    accepted; if there are any, V_t is their mean. ``extra`` is the share of rounds that are filled although events are
-    left; it shows what filling does to a value.
+    accepted; if there are any, V_t is their mean. ``extra`` times the exhausted mass of a round is the probability that
+    it is filled although events are left, which shows what filling does to a value.
     """
 
     draws: FloatArray

@@ -34,18 +34,29 @@ def ignore_progress(events: int) -> None:
     """Do nothing: the default progress callback."""
 
 
+def ignore_values(values: Sequence[tuple[float, float]]) -> None:
+    """Do nothing: the default callback for values so far."""
+
+
 @dataclass(frozen=True)
 class Execution:
-    """How jobs are run: parallel jobs, seconds per job, folder of finished jobs, and the progress callback.
+    """How jobs are run: parallel jobs, seconds per job, folder of finished jobs, and what progress is reported to.
 
     ``n_jobs`` is None for what ``joblib.parallel_config`` sets, else one. ``on_progress`` gets the number of events
-    processed since its last call and may raise :class:`StopEvaluation`.
+    processed since its last call and may raise :class:`StopEvaluation`. ``on_values`` gets value and standard error of
+    each policy so far, nan if not known.
     """
 
     n_jobs: int | None = None
     time_limit: float | None = None
     checkpoint: Checkpoint | None = None
     on_progress: Callable[[int], None] = ignore_progress
+    on_values: Callable[[Sequence[tuple[float, float]]], None] = ignore_values
+
+    @property
+    def shows_values(self) -> bool:
+        """Whether values so far are wanted."""
+        return self.on_values is not ignore_values
 
 
 class JobResults(NamedTuple):
@@ -63,11 +74,13 @@ def run_jobs(
     *,
     threads: bool = False,
     result_types: Sequence[type] = (),
+    on_results: Callable[[Sequence[Any]], None] | None = None,
 ) -> JobResults:
     """Return ``function(*shared.values, *job.arguments)`` for every job.
 
     ``threads`` means that the function releases the interpreter lock, so threads of one process are as good as
     processes. ``result_types`` are the NamedTuples and dataclasses in results, which a checkpoint needs to read them.
+    ``on_results`` gets the results so far, in the order of the jobs, after each of them.
 
     >>> run_jobs(pow, SharedArguments(2), [Job(("power", n), (n,), events=1) for n in (3, 4)], Execution())
     JobResults(results=[8, 16], stopped=False)
@@ -90,6 +103,8 @@ def run_jobs(
                 if reported in results:
                     # progress is reported in the order of the jobs, so a run that is stopped has the first of them
                     reported += 1
+                    if on_results is not None:
+                        on_results([results[i] for i in range(reported)])
                     execution.on_progress(jobs[reported - 1].events)
                     continue
                 with STOPPABLE:

@@ -333,14 +333,17 @@ def rerun(
         bool,
         typer.Option("--import-code", help="Import and call module:factory of your own objects that the result names."),
     ] = False,
-    jobs: Annotated[int, typer.Option(min=1, help="Replicates run in parallel; the result does not depend on it.")] = 1,
+    jobs: Annotated[
+        int | None,
+        typer.Option(min=1, help="Replicates run in parallel; the result does not depend on it. Default: all cores."),
+    ] = None,
     json: o.JSON = False,
     quiet: o.QUIET = False,
 ) -> None:
     """Run a saved result again from its file and the log, and check that it is the same to the bit."""
     from backcast.cli.rerun import run_again
 
-    is_same = run_again(result, log, import_code=import_code, force=force, jobs=jobs, json=json, quiet=quiet)
+    is_same = run_again(result, log, import_code=import_code, force=force, jobs=jobs or -1, json=json, quiet=quiet)
     _exit_with(0 if is_same else DIFFERENT)
 
 

@@ -293,7 +293,21 @@ RUN = _panel(
         "Monte-Carlo error is small. The evaluator's default if not given.",
         metavar="N|auto|none",
     ),
-    Option("jobs", COUNT, "Replicates run in parallel; the result does not depend on it.", "1", minimum=1),
+    Option(
+        "time_budget",
+        NUMBER,
+        "Seconds of work on two cores, as a fixed cost model counts them, for which auto or clock choose the number of "
+        "passes, their events and how often they are read. If not given, 30 for auto, more for logs of more than "
+        "100,000 events; no limit for an evaluator that is given.",
+        metavar="SECONDS",
+    ),
+    Option(
+        "jobs",
+        COUNT,
+        "Replicates run in parallel; the result does not depend on it.",
+        "all cores; 1 where work is short",
+        minimum=1,
+    ),
 )
 PAIRED_RUN = tuple(option for option in RUN if option.key != "interval")
 COMPARISON = _panel(
@@ -352,7 +366,7 @@ OUTPUT = _panel(
     Option("save_json", FILE, "Save the result as JSON in this file; 'backcast report' makes a report from it."),
 )
 SEARCH = (
-    *(option for option in RUN if option.key not in ("interval", "replicates")),
+    *(option for option in RUN if option.key not in ("interval", "replicates", "time_budget")),
     *_panel(
         "The search",
         Option(

@@ -5,9 +5,10 @@ from __future__ import annotations
 import logging
 import sys
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from typing import Any, NamedTuple, cast
+from dataclasses import dataclass
+from typing import Any, cast
 
 from backcast._logging import logger
 from backcast._progress import ProgressBar, progress_bar
@@ -22,7 +23,8 @@ def print_status(text: str) -> None:
     print(printable(text), file=sys.stderr)
 
 
-class RunProgress(NamedTuple):
+@dataclass(frozen=True)
+class RunProgress:
     """Moves the progress bar of a run, and stops the run after a signal."""
 
     bar: ProgressBar
@@ -33,10 +35,14 @@ class RunProgress(NamedTuple):
         self.bar.start_task(name)
         self.signals.raise_if_received()
 
-    def advance(self, events: int) -> None:
-        """Add processed events; the progress callback of ``evaluate`` and ``compare``."""
+    def __call__(self, events: int) -> None:
+        """Add processed events: a run is the progress callback of ``evaluate`` and ``compare``."""
         self.bar.advance(events)
         self.signals.raise_if_received()
+
+    def show_values(self, values: Sequence[tuple[float, float]]) -> None:
+        """Show value and standard error of each policy so far."""
+        self.bar.show_values(values)
 
 
 class _ForecastLines(logging.Handler):

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import backcast as bc
-from backcast._forecast import USUAL_PASSES, evaluation_memory
+from backcast._forecast import USUAL_PASSES, effective_jobs, evaluation_memory, worthwhile_jobs
 from backcast.cli.objects import EVALUATORS, INTERVALS, POLICIES, build, build_from
 from backcast.cli.progress import print_status, watch_run
 from backcast.cli.settings import Settings
@@ -147,6 +147,14 @@ class RunOptions:
         readable = re.sub(r"[^A-Za-z0-9._]+", "-", name).strip(".-")[:40]
         return self.checkpoint / f"{readable}-{hashlib.sha256(name.encode()).hexdigest()[:8]}"
 
+    def keywords_for(self, log: bc.Log | bc.LogStream) -> dict[str, Any]:
+        """Return the keyword arguments, with the number of jobs that is the default for this log."""
+        jobs = self.keywords.get("n_jobs")
+        # None is all of a cluster
+        if jobs is None and self.engine.is_local:
+            jobs = worthwhile_jobs(log, list(self.policies.values()), self.keywords.get("horizon"))
+        return {**self.keywords, "n_jobs": jobs}
+
     def count_passes(self) -> int:
         """Return about how many times the whole log is processed, for the length of the progress bar."""
         from backcast.evaluators.clock_replay import ClockReplay
@@ -174,9 +182,9 @@ def read_run_options(settings: Settings, *, paired: bool) -> RunOptions:
         "horizon": make_horizon(settings.get("horizon")),
         "level": settings.get("level", 0.95),
         "seed": settings.get("seed", 0),
-        # all of a cluster, but one core of this machine, which others may use as well
-        "n_jobs": settings.get("jobs", 1 if engine.is_local else None),
+        "n_jobs": settings.get("jobs"),
         "time_limit": settings.get("time_limit"),
+        "time_budget": settings.get("time_budget", "default"),
         "exchangeable": settings.get("exchangeable"),
         "replicates": make_replicates(settings.get("replicates"), "auto" if paired else "default"),
     }
@@ -261,9 +269,9 @@ def run_evaluations(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: b
                     log,
                     policy,
                     options.evaluator,
-                    progress=run.advance,
+                    progress=run,
                     checkpoint=options.checkpoint_folder(name),
-                    **options.keywords,
+                    **options.keywords_for(log),
                 )
             except StopEvaluation:
                 break
@@ -280,9 +288,9 @@ def run_comparison(log: bc.Log | bc.LogStream, options: RunOptions, *, quiet: bo
             log,
             options.policies,
             options.evaluator,
-            progress=run.advance,
+            progress=run,
             checkpoint=options.checkpoint_folder("comparison"),
-            **options.keywords,
+            **options.keywords_for(log),
         )
 
 
@@ -301,7 +309,7 @@ def open_log(settings: Settings) -> bc.Log | bc.LogStream:
             raise ResourceError(str(problem).replace(IN_PARTS, "read fewer files")) from None
     with without_stream_remedy():
         stream = open_log_files(path, **_column_arguments(settings))
-    reason = "" if as_stream is not None else _why_stream(stream, settings.get("jobs", 1))
+    reason = "" if as_stream is not None else _why_stream(stream, effective_jobs(settings.get("jobs", -1)))
     if not (as_stream or reason):
         try:
             return stream.read()

@@ -32,8 +32,9 @@ def run_search(settings: Settings) -> None:
         if len(policies) > 1:
             raise OptionError(f"{len(policies)} policies and a grid are given; a grid varies the options of one policy")
         [policies] = policies.values()
-    keywords = {key: value for key, value in options.keywords.items() if key not in ("interval", "replicates")}
     log = open_log(settings)
+    unused = ("interval", "replicates", "time_budget")
+    keywords = {key: value for key, value in options.keywords_for(log).items() if key not in unused}
     passes = USUAL_PASSES if isinstance(log, bc.Log) else len(options.policies)
     with options.engine.connect(), watch_run((log.n_events or 0) * passes, 1, quiet=settings.silent) as run:
         run.start_task("search")
@@ -43,7 +44,7 @@ def run_search(settings: Settings) -> None:
             grid,
             evaluator=options.evaluator,
             folds=settings.get("folds", 5),
-            progress=run.advance,
+            progress=run,
             **keywords,
         )
     about = describe_log(log, settings.get("log"))

@@ -159,7 +159,9 @@ class LinearEnvironment:
         shape = (self.n_actions, self.n_features)
         u, v = rng.standard_normal(shape), rng.standard_normal(shape)
         offsets = self.spread * rng.standard_normal(self.n_actions)
-        return offsets, *(vectors / np.linalg.norm(vectors, axis=1, keepdims=True) for vectors in (u, v))
+        u /= np.linalg.norm(u, axis=1, keepdims=True)
+        v /= np.linalg.norm(v, axis=1, keepdims=True)
+        return offsets, u, v
 
     def _logging_probabilities(self, contexts: FloatArray, means: FloatArray, rng: np.random.Generator) -> FloatArray:
         n, k = means.shape

@@ -15,8 +15,9 @@ import numpy as np
 from backcast.estimate import BiasEstimate
 from backcast.evaluators._passes import PassResult
 
-EXTRA_SHARES = (0.5, 1.0)  # of all rounds, filled although events are left
-BIAS_PASSES = 16  # for each of them
+EXTRA_FACTOR = 3.0  # times the exhausted mass of a round: probability that it is filled although events are left
+BIAS_PASSES = 32  # that are filled more
+SMALLEST_INCREASE = 0.1  # of the filled share, from which the extrapolation to none is made
 SMALL_SHARE = 0.002  # of filled rounds, up to which the bias is negligible
 METHOD = "more filled rounds, extrapolated to none"
 
@@ -37,8 +38,9 @@ def estimate_bias(
     """Return the bias of the mean of full passes; None if passes that are filled more are needed and missing.
 
     With ``s`` the filled share and ``theta(s) = theta(0) + b s``, the bias is ``b s`` of the full passes, ``b`` by
-    least squares through their point. Where next to nothing is filled the bias is taken as 0, with an error of the
-    filled share times the spread of rewards.
+    least squares through their point, from passes with the same random numbers. Where next to nothing is filled the
+    bias is taken as 0, with an error of the filled share times the spread of rewards; so it is where hardly more rounds
+    can be filled, because all events that the policy likes are exhausted together.
 
     >>> def passes(value, filled):
     ...     return [PassResult(v, np.zeros(1), 8, 0.0, filled=np.arange(filled)) for v in (value - 0.25, value + 0.25)]
@@ -52,11 +54,12 @@ def estimate_bias(
         return BiasEstimate(0.0, share * reward_spread, METHOD)
     if not more_filled or not all(result.reached_horizon for passes in more_filled for result in passes):
         return None
-    values = [np.array([result.value for result in passes]) for passes in (full, *more_filled)]
-    means = np.array([level.mean() for level in values])
-    variances = np.array([level.var(ddof=1) / level.size for level in values])
-    x = np.array([filled_share(passes) - share for passes in more_filled])
-    weights = x / (x @ x)  # of the differences to the full passes
-    slope = float(weights @ (means[1:] - means[0]))
-    error = math.sqrt(float(weights**2 @ variances[1:]) + float(weights.sum()) ** 2 * variances[0])
-    return BiasEstimate(slope * share, error * share, METHOD)
+    # passes with the same random numbers, so that the noise they share cancels
+    n = min(len(passes) for passes in (full, *more_filled))
+    values = np.array([[result.value for result in passes[:n]] for passes in (full, *more_filled)])
+    x = np.array([filled_share(passes[:n]) - filled_share(full[:n]) for passes in more_filled])
+    if x.max() < SMALLEST_INCREASE * share:
+        return BiasEstimate(0.0, share * reward_spread, METHOD)
+    slopes = x @ (values[1:] - values[0]) / (x @ x)  # by pass
+    error = float(slopes.std(ddof=1)) / math.sqrt(n)
+    return BiasEstimate(float(slopes.mean()) * share, error * share, METHOD)

@@ -39,6 +39,7 @@ from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
+from backcast.evaluators._values_so_far import show_parts
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
 from backcast.intervals.learning import Segments, student_interval
 from backcast.io.stream import LogStream
@@ -256,7 +257,15 @@ def run_parts(
     # compiled policies release the interpreter lock, others need processes
     threads = all(isinstance(policy, CompiledPolicy) for policy in policies)
     with closing(SharedArguments(shared_by_parts)) as shared:
-        finished = run_jobs(_run_part, shared, jobs, request.execution, threads=threads, result_types=(PartResult,))
+        finished = run_jobs(
+            _run_part,
+            shared,
+            jobs,
+            request.execution,
+            threads=threads,
+            result_types=(PartResult,),
+            on_results=show_parts(request.execution, len(policies)),
+        )
     results = finished.results
     if len(results) < 2:
         raise StopEvaluation

@@ -200,7 +200,7 @@ def _replay_stream(
 ) -> ReplayResult:
     """Feed the parts of a stream, from where a stored pass was left."""
     model = stream_reward_model(request.reward_model)
-    reward_range, segment = log.reward_range or log.split_head(RANGE_EVENTS)[0].reward_bounds, request.segment
+    reward_range, segment = log.reward_range or log.first_reward_bounds(RANGE_EVENTS), request.segment
     reward_range = reward_range if segment is None else segment.map_range(reward_range)
     checkpoint, learns = request.checkpoint, is_learning(request.policy)
     run = ReplayRun(

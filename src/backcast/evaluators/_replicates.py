@@ -27,6 +27,7 @@ from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
+from backcast.evaluators._values_so_far import PassValues
 from backcast.intervals.learning import GroupJackknife, InfinitesimalJackknife
 from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
@@ -47,6 +48,10 @@ TOO_SHORT = (
 )
 MORE_FOR_OTHERS = (
     "{} passes were run for all policies, as many as the least precise of them or of their differences needs."
+)
+FEWER_PASSES = (
+    "{} passes would make the Monte-Carlo error a small part of the total; the time budget allows {}. The standard "
+    "error includes it."
 )
 
 
@@ -139,15 +144,20 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     """
     inputs, request = runner.inputs, runner.request
     pilots: list[list[PassResult]] = []
-    n_passes = _number_of_passes(request)
+    n_passes, most = _number_of_passes(request), MOST_PASSES if request.plan is None else request.plan.passes
+    # pilots that could not change the number are left out
+    has_pilots = request.replicates == "auto" and most > FIRST_PASSES
+    notes: tuple[str, ...] = ()
     template = ReplicateTable(
         [], [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups, values_only=request.replicates is None
     )
     try:
-        if request.replicates == "auto":
+        if has_pilots:
             pilots = runner.pilot_passes()
             if not runner.stopped:
-                n_passes = _passes_needed(replace(template, full=pilots))
+                needed = _passes_needed(replace(template, full=pilots))
+                n_passes = min(needed, most)
+                notes = (FEWER_PASSES.format(needed, n_passes),) if n_passes < needed else ()
         full = runner.full_passes(range(n_passes))
     except StopEvaluation:
         if not pilots:
@@ -155,12 +165,12 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
         runner.stopped, full = True, []
     if runner.stopped:
         table = replace(template, full=[*pilots, *runner.without_readings(full)])
-        n_pilots = PILOT_PASSES if request.replicates == "auto" else 0
+        n_pilots = PILOT_PASSES if has_pilots else 0
         return replace(table, notes=(_partial_note(table, n_passes + n_pilots, 0),))
     table = replace(template, full=full)
     if len(runner.policies) > 1 and n_passes > FIRST_PASSES and request.replicates == "auto":
-        return replace(table, notes=(MORE_FOR_OTHERS.format(n_passes),))
-    return table
+        notes += (MORE_FOR_OTHERS.format(n_passes),)
+    return replace(table, notes=notes)
 
 
 def _passes_needed(pilots: ReplicateTable) -> int:
@@ -181,7 +191,7 @@ def _passes_needed(pilots: ReplicateTable) -> int:
 
 def _number_of_passes(request: EvaluationRequest) -> int:
     if not isinstance(request.replicates, int):
-        return FIRST_PASSES
+        return FIRST_PASSES if request.plan is None else min(FIRST_PASSES, request.plan.passes)
     if request.replicates < FEWEST_PASSES:
         raise OptionError(
             f"replicates is {request.replicates}; a standard error needs at least {FEWEST_PASSES} passes, and "
@@ -324,10 +334,12 @@ class _Runner:
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
+    _values: PassValues = field(init=False, repr=False)
 
     def __post_init__(self) -> None:
         seed = self.request.seed
         self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.groups, seed)
+        self._values = PassValues(len(self.policies), len(self.inputs.log), self.request.execution)
 
     def close(self) -> None:
         """Release what workers use."""
@@ -362,7 +374,7 @@ class _Runner:
     ) -> list[list[PassResult]]:
         """Run passes over the whole log; raise if one of them falls short of the horizon."""
         n = len(self.inputs.log)
-        passes = self._run([Job((name, i), (None, (key, i), reads), n) for i in numbers])
+        passes = self._run([Job((name, i), (None, (key, i), reads), n) for i in numbers], shows_values=True)
         short = [result.rounds for row in passes for result in row if not result.reached_horizon]
         if short:
             raise self.horizon_error(self.inputs, min(short))
@@ -384,13 +396,16 @@ class _Runner:
         keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
         return self._run([Job(("filled", level, i), (None, key, True, level), n) for i, key in enumerate(keys)])
 
-    def _run(self, jobs: Sequence[Job]) -> list[list[PassResult]]:
+    def _run(self, jobs: Sequence[Job], *, shows_values: bool = False) -> list[list[PassResult]]:
         if self.stopped:
             raise StopEvaluation
         # compiled policies release the interpreter lock, so threads share the log; others need processes
         threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         execution = self.request.execution
-        finished = run_jobs(_run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,))
+        shown = self._values.show if execution.shows_values and shows_values else None
+        finished = run_jobs(
+            _run_pass, self._shared, jobs, execution, threads=threads, result_types=(PassResult,), on_results=shown
+        )
         self.stopped = finished.stopped
         if self.stopped and not finished.results:
             raise StopEvaluation

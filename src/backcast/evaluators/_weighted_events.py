@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from functools import partial
@@ -68,13 +67,7 @@ class WeightedLog:
         self.request, self.weight, self.uses_model, self.notes = request, weight, uses_model, notes
         log = request.log
         self.in_memory = isinstance(log, Log)
-        first = next(log.parts())
-        self.reward_range = first.reward_range
-        self.propensities_estimated = first.propensities_estimated
-        # the weight bound of a uniform logger; nan if eligible actions change
-        self._uniform_bound = float(first.n_actions) if first.columns.available is None else math.nan
-        has_table = not callable(getattr(request.policy, "probability_of", None))
-        self._records_bounds = first.columns.logging_probabilities is not None and has_table
+        self.reward_range, self.propensities_estimated = log.reward_range, log.propensities_estimated
         self.shards: tuple[LogStream, ...] = ()
         if isinstance(log, LogStream) and log.n_events is not None:
             # how a stream is cut depends on its files alone, so results do not depend on the number of workers
@@ -109,8 +102,14 @@ class WeightedLog:
 
     def bound_is_known(self, low: float, high: float) -> bool:
         """Return whether bounds between these numbers hold for unseen events: recorded, or a uniform logger."""
-        uniform = self._uniform_bound
-        return self._records_bounds or abs(low - uniform) + abs(high - uniform) < 1e-9 * uniform
+        policy, log = self.request.policy, self.request.log
+        has_table = policy is not None and not callable(getattr(policy, "probability_of", None))
+        is_uniform = abs(low - log.n_actions) + abs(high - log.n_actions) < 1e-9 * log.n_actions
+        if not has_table and not is_uniform:
+            return False
+        columns = next(log.parts()).columns
+        # a uniform logger's bound differs between events if eligible actions change
+        return (has_table and columns.logging_probabilities is not None) or (is_uniform and columns.available is None)
 
     def _pass(self) -> Iterator[WeightedBlock]:
         on_progress = self.start_pass()

@@ -10,6 +10,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import partial
+from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -25,7 +26,7 @@ from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
-from backcast.evaluators._bias import EXTRA_SHARES
+from backcast.evaluators._bias import EXTRA_FACTOR
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
 from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._passes import (
@@ -49,7 +50,7 @@ from backcast.reward_models.low_variance import LowVariance
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
 SAFE_METER = 0.5  # meters that are not expected to be larger do not pass 1
-LARGEST_UNUSED_EXHAUSTION = 0.3  # exhausted mass per round up to which V_t is read on unused events (bench/accuracy)
+LARGEST_UNUSED_EXHAUSTION = 0.02  # exhausted mass per round up to which V_t is read on unused events (theory.md, 4)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
 
@@ -69,8 +70,11 @@ class ClockReplay(Parametrized):
     fill
         Whether a round for which no unused event is left draws one of the used events again, with a fresh reward of the
         reward model; histories may then be longer than the log, up to 1,000 times. Without filling, the policy gets
-        what is left, and a horizon that exhausts the log is refused. Not the default: its standard errors and its bias
-        estimate are not calibrated for short logs (bench/results/long_horizons.md).
+        what is left, and a horizon that exhausts the log is refused. Not the default: its intervals are measured in
+        few worlds (bench/results/horizon.md).
+    reading_interval
+        Most rounds that one reading of V_t serves, of a policy that is scored action by action; 1 reads every round.
+        The round that is read is drawn at random, so that the mean over rounds stays unbiased.
 
     Examples
     --------
@@ -82,6 +86,7 @@ class ClockReplay(Parametrized):
     tolerance: float = 0.05
     parts: int | None = None
     fill: bool = False
+    reading_interval: int = READING_INTERVAL
     needs_exchangeable: ClassVar[bool] = True
 
     def __post_init__(self) -> None:
@@ -89,6 +94,7 @@ class ClockReplay(Parametrized):
         if self.parts is not None:
             count("parts", self.parts, 2)
         at_least("tolerance", self.tolerance, 0.0)
+        count("reading_interval", self.reading_interval, 1)
 
     @property
     def name(self) -> str:
@@ -118,13 +124,12 @@ class ClockReplay(Parametrized):
             horizon = self._supported_horizon(replace(request, policy=policies[0]), log, predicted)
         inputs = self.with_fresh_means(PassInputs(log, predicted, horizon), request.reward_model, request.seed)
         passes = [self._choose_pass(policy, inputs, request.seed) for policy in policies]
-        shares = EXTRA_SHARES if self.fill else ()
         return run_replicates(
             inputs,
             request,
             policies,
             one_pass=passes,
-            more_filled=[[partial(one_pass, extra=share) for one_pass in passes] for share in shares],
+            more_filled=[[partial(one_pass, extra=EXTRA_FACTOR) for one_pass in passes]] if self.fill else (),
             default_interval=InfinitesimalJackknife(),
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
@@ -145,9 +150,7 @@ class ClockReplay(Parametrized):
             bias_certificate=float(np.mean([result.certificate for result in results])),
             sampling_error=sampling_error,
             monte_carlo_error=monte_carlo_error,
-            value_spread=math.sqrt(
-                between_event_variance([result.event_values for result in results if not result.rows.size])
-            ),
+            value_spread=_value_spread(results),
             separate_histories=separate_histories([result.accepted for result in results], n_events),
             propensities_estimated=request.log.propensities_estimated,
             degrees_of_freedom=passes.precision(policy).degrees_of_freedom if passes.has_standard_errors else math.nan,
@@ -192,8 +195,8 @@ class ClockReplay(Parametrized):
         """Run one pass over these rows (None: the whole log, or a pool of it).
 
         What is known of single events is reported for full passes only. With ``reads_held_out`` the history is drawn
-        from a random half of the events, and values are read on the other half. ``extra`` is a share of rounds to fill
-        although events are left, for the bias estimate.
+        from a random half of the events, and values are read on the other half. ``extra`` times the exhausted mass of a
+        round is the probability to fill it although events are left, for the bias estimate.
         """
         rng = np.random.default_rng(seed)
         is_subset, n_events = rows is not None, len(inputs.log)
@@ -209,7 +212,8 @@ class ClockReplay(Parametrized):
         fill = None
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
             fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
-        clock_pass = _run_clock(policy, log, predicted, rng, horizon, NO_EDGES if is_subset else edges, fill, columns)
+        recorded = NO_EDGES if is_subset else edges
+        clock_pass = _run_clock(policy, log, predicted, rng, horizon, recorded, fill, self.reading_interval, columns)
         n_rounds = clock_pass.n_rounds
         if n_rounds < horizon:
             short = PassResult(np.nan, np.zeros(0), n_rounds, np.inf)
@@ -252,7 +256,7 @@ class ClockReplay(Parametrized):
 
         ``LowVariance`` shrinks what it predicts, and a number says nothing about actions: a policy that learns from
         them learns less than live. The default model takes their place (T = n/5, all rounds filled: error of the value
-        -0.039 with LowVariance, -0.003 with PerAction; bench/results/long_horizons.md).
+        -0.039 with LowVariance, -0.003 with PerAction; docs/theory.md, section 4).
         """
         log, predicted = inputs.log, inputs.predicted
         model = getattr(reward_model, "model", reward_model)
@@ -288,10 +292,23 @@ def _run_clock(
     horizon: int,
     edges: IntArray = NO_EDGES,
     fill: Fill | None = None,
+    reading_interval: int = READING_INTERVAL,
     columns: ReadColumns | None = None,
 ) -> ClockPass:
     events = EventArrays.from_log(log, predicted, rng.random(len(log)))
-    return run_clock_pass(policy, log, events, horizon, rng, edges, READING_INTERVAL, fill, columns)
+    return run_clock_pass(policy, log, events, horizon, rng, edges, reading_interval, fill, columns)
+
+
+def _value_spread(results: Sequence[PassResult]) -> float:
+    """Return the standard deviation of event values averaged over histories, from events that passes have in common."""
+    if not results[0].rows.size:
+        return math.sqrt(between_event_variance([result.event_values for result in results]))
+    variances = []
+    for first, second in pairwise(results):
+        _, i, j = np.intersect1d(first.rows, second.rows, assume_unique=True, return_indices=True)
+        if i.size > 1:
+            variances.append(np.cov(first.event_values[i], second.event_values[j])[0, 1])
+    return math.sqrt(max(float(np.mean(variances)), 0.0)) if variances else 0.0
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:

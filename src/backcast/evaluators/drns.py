@@ -36,6 +36,7 @@ from backcast.io.stream import LogStream
 Q_GRID = (0.0, 0.01, 0.05, 0.1)
 Z_95 = 1.96
 LARGEST_WARM_UP = 500
+SMALL_Q, SMALL_Q_EVENTS = 0.01, 10_000  # the recommended q, up to so many events
 SPARE_ROUNDS = 1.3  # rounds of a subset, in horizons, from which on it is long enough
 
 
@@ -162,14 +163,16 @@ class DRns(_ReplayEvaluator):
 
     @classmethod
     def recommended(cls, events: int) -> DRns:
-        """Return the preset for a log of so many events: q = 0.01, ratios warmed up on a twentieth of it, and carried.
+        """Return the preset for a log of so many events: ratios warmed up on a twentieth of it, and carried.
+
+        q is 0.01 up to 10,000 events and falls with the root of their number beyond, as the standard error does.
 
         If the bias must be bounded in advance, and not only measured, use ``DRns(acceptance=Budget(eta))``.
 
         >>> DRns.recommended(4000)
         DRns(q=0.01, c_max=1.0, acceptance=None, warm_up=200, carry=True)
         """
-        return cls(q=0.01, warm_up=min(LARGEST_WARM_UP, events // 20), carry=True)
+        return cls(q=small_quantile(events), warm_up=min(LARGEST_WARM_UP, events // 20), carry=True)
 
     @property
     def rule(self) -> AcceptanceRule:
@@ -222,6 +225,15 @@ class WC(_ReplayEvaluator):
     def plan_replay(self, request: EvaluationRequest) -> tuple[EvaluationRequest, MultiplierSchedule]:
         """Return the request, and a fixed multiplier."""
         return request, schedule_for(WorstCase(), request, 1.0, carry=False, head=None)
+
+
+def small_quantile(events: int) -> float:
+    """Return the q whose bias falls as fast as the standard error of longer logs; a fixed one would keep its bias.
+
+    >>> small_quantile(2_000), small_quantile(1_000_000)
+    (0.01, 0.001)
+    """
+    return float(f"{SMALL_Q / math.sqrt(max(1.0, events / SMALL_Q_EVENTS)):.2g}")
 
 
 def _select_q(evaluator: DRns, request: EvaluationRequest) -> Estimate:

@@ -86,9 +86,13 @@ class Moments:
     def of(cls, columns: EventColumns) -> Moments:
         if columns.base.size == 0:
             return cls.empty()
-        matrix = np.stack(columns)
+        # without a model, residual and reward are the same array; what is the same is summed once
+        distinct = {id(column): column for column in columns}
+        rows = [list(distinct).index(id(column)) for column in columns]
+        matrix = np.stack(list(distinct.values()))
         mean = matrix.mean(axis=1)
-        return cls(columns.base.size, mean, scatter_about(matrix, mean), matrix.min(axis=1), matrix.max(axis=1))
+        scatter = scatter_about(matrix, mean)[np.ix_(rows, rows)]
+        return cls(columns.base.size, mean[rows], scatter, matrix.min(axis=1)[rows], matrix.max(axis=1)[rows])
 
     def __add__(self, other: Moments) -> Moments:
         n = self.n + other.n

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import math
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable, Iterator, Sequence
@@ -22,7 +23,7 @@ from backcast.errors import LogError, OptionError, ResourceError, SourceError
 from backcast.io._arrow import to_numbers, to_times
 from backcast.io._columns import ColumnLayout
 from backcast.io._log_builder import build_log, collect_labels, find_known_labels
-from backcast.io._slices import FileSlice
+from backcast.io._slices import READ_ROWS, FileSlice
 from backcast.io.limits import free_memory, limit_memory, size_error, without_stream_remedy
 from backcast.io.stream import LogStream
 from backcast.log import Log, replace_columns
@@ -114,10 +115,23 @@ class FileLogStream(LogStream):
 
     def rewards(self) -> Iterator[FloatArray]:
         """Iterate over the rewards, by one pass over their column alone."""
-        reward = self.layout.columns.reward
+        reward, row = self.layout.columns.reward, self.first_row
         for file_slice in self.slices:
             for batch in file_slice.read_batches([reward]):
-                yield np.asarray(to_numbers(batch.column(0), reward, "reward"), dtype=np.float64)
+                try:
+                    yield np.asarray(to_numbers(batch.column(0), reward, "reward"), dtype=np.float64)
+                except RowError as error:
+                    raise error.shift(row, file_slice.path) from None
+                row += batch.num_rows
+
+    def first_reward_bounds(self, n: int) -> tuple[float, float]:
+        low, high = math.inf, -math.inf
+        for rewards in self.rewards():
+            low, high = min(low, float(rewards[:n].min())), max(high, float(rewards[:n].max()))
+            n -= rewards.size
+            if n <= 0:
+                break
+        return low, high
 
     def fingerprint(self) -> str:
         """Return a digest of the files as they were opened, the rows used, and the columns read.
@@ -168,13 +182,14 @@ class FileLogStream(LogStream):
         return None if spans[0].first is None or spans[-1].last is None else (spans[0].first, spans[-1].last)
 
     def parts(self) -> Iterator[Log]:
-        """Iterate over the parts; a thread reads ahead."""
+        """Iterate over the parts; threads read ahead."""
         return prefetch(self._read_parts, PARTS_READ_AHEAD)
 
     def _read_parts(self) -> Iterator[Log]:
         row = self.first_row
         with without_stream_remedy():
-            for batches in rechunk(self._batches(), self._rows_per_part()):
+            # a second thread decodes the next batch while this one builds a part
+            for batches in rechunk(prefetch(self._batches, n_ahead=1), self._rows_per_part()):
                 for part in self._build_smaller_parts(batches, row):
                     yield part
                     row += len(part)
@@ -255,7 +270,7 @@ class FileLogStream(LogStream):
         return replace(self, slices=slices, first_row=self.first_row + start, source=None, n_left_out=None)
 
     def split_head(self, n: int) -> tuple[Log, FileLogStream | None]:
-        batches = next(rechunk(self._batches(), n), [])
+        batches = next(rechunk(self._batches(most_rows=n), n), [])
         rows = sum(batch.num_rows for batch in batches)
         if rows == 0:
             raise self._empty_error()
@@ -289,9 +304,9 @@ class FileLogStream(LogStream):
             start += sum(file_slice.n_rows or 0 for file_slice in slices)
         return streams
 
-    def _batches(self, left_out: list[int] | None = None) -> Iterator[pa.RecordBatch]:
+    def _batches(self, left_out: list[int] | None = None, most_rows: int = READ_ROWS) -> Iterator[pa.RecordBatch]:
         for file_slice in self.slices:
-            yield from file_slice.read_batches(self.layout.names, left_out)
+            yield from file_slice.read_batches(self.layout.names, left_out, most_rows)
 
     def _build_part(self, batches: Iterable[pa.RecordBatch], n: int, *first_rows: int) -> Log:
         """Build the log of blocks of ``n`` rows, each starting at one of ``first_rows``."""
@@ -300,7 +315,9 @@ class FileLogStream(LogStream):
         except RowError as error:
             row = first_rows[error.row // n] + error.row % n
             raise error.shift(row - error.row, self._file_of(row)) from None
-        rows = np.concatenate([np.arange(row, row + n) for row in first_rows])[log.columns.rows]
+        rows = log.columns.rows + first_rows[0]
+        if len(first_rows) > 1:
+            rows = np.concatenate([np.arange(row, row + n) for row in first_rows])[log.columns.rows]
         return replace_columns(log, rows=rows, reading=replace(log.reading, files=self.reading.files))
 
     def _file_of(self, row: int) -> str:

@@ -63,7 +63,9 @@ class _LogBuilder:
         try:
             # Features, or the entries of a CSR matrix.
             shape = (n, layout.n_entries if layout.is_sparse else layout.n_features)
-            self.values = np.zeros(shape)
+            # Zeros are written only for features that a row may lack, as categories.
+            is_full = layout.n_entries == layout.n_features
+            self.values = np.empty(shape) if is_full else np.zeros(shape)
             self.indices = np.empty(shape, dtype=np.int32) if layout.is_sparse else None
             self.actions: IntArray = np.empty(n, dtype=np.int64)
             self.rewards, self.propensities = np.empty(n), np.empty(n)
@@ -117,10 +119,11 @@ class _LogBuilder:
                     target[np.arange(batch.num_rows), first + feature] = values
                 position += 1
         # Strip by strip: writing one whole column after another would fetch each line of the target once per column.
+        columns = [(column, np.broadcast_to(values, batch.num_rows)) for column, values in fixed]
         for start in range(0, batch.num_rows, STRIP):
             strip = target[start : start + STRIP]
-            for column, values in fixed:
-                strip[:, column] = values if np.isscalar(values) else values[start : start + STRIP]
+            for column, numbers in columns:
+                strip[:, column] = numbers[start : start + STRIP]
 
     def build(self) -> Log:
         """Return the log; all rows must be filled."""

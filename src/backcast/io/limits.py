@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
+from functools import cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -30,8 +31,12 @@ CGROUP = Path("/sys/fs/cgroup")
 IN_PARTS, VW_IN_PARTS = "read it in parts with scan_log", "read it in parts with scan_vw"
 
 
+@cache
 def total_memory() -> int:
-    """Return the bytes that this process can have at most: of the machine, of its control groups, of its ulimits."""
+    """Return the bytes that this process can have at most: of the machine, of its control groups, of its ulimits.
+
+    They are read once: it takes as long as reading some thousand events, and every part of a stream is checked.
+    """
     limits = [limit for limit, _ in _cgroup_limits()] + [limit for limit, _ in _process_limits()]
     if hasattr(os, "sysconf"):
         limits.append(os.sysconf("SC_PHYS_PAGES") * os.sysconf("SC_PAGE_SIZE"))

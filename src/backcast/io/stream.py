@@ -139,6 +139,10 @@ class LogStream(ABC):
         """Iterate over the rewards of consecutive events, in arrays of any length."""
         return (part.columns.rewards for part in self.parts())
 
+    def first_reward_bounds(self, n: int) -> tuple[float, float]:
+        """Return the smallest and the largest of the first ``n`` rewards."""
+        return self.split_head(n)[0].reward_bounds
+
     def average_reward(self) -> float:
         """Return the mean reward."""
         total, n = 0.0, 0

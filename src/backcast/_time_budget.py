@@ -1,0 +1,187 @@
+"""Time budget: the passes, pool, parts and reading grid of clock replay that a number of seconds allows.
+
+Seconds become counts by a fixed cost model of n, T, K, d and the kind of policy, never by the clock: the same call has
+the same numbers on every machine, however busy it is. The constants are nanoseconds of one core,
+processor time of passes over 10,000 events with T = 1,000, K in {10, 50}, d in {20, 100}, batches of 1 and 15, on a
+busy machine. The model is within a third of most of them; LinUCB with d = 100 and batches of 15 took 1.7 times as
+much, UCB1 with batches of 15 took 1.5 times as much (docs/performance.md).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+
+from backcast._arrays import FloatArray
+from backcast._engine.clock import FIRST_LONG_SPAN
+from backcast._request import PassPlan
+from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, TOTAL_PASSES, number_of_parts
+from backcast.evaluators._passes import MOST_PASSES
+from backcast.evaluators._replicates import FIRST_PASSES, MORE_PASSES, PILOT_PASSES
+from backcast.evaluators.clock_replay import READING_INTERVAL, SAFE_METER
+from backcast.io.stream import LogStream
+from backcast.log import Log
+from backcast.policies.base import batch_size_of, is_learning
+from backcast.policies.compiled import CompiledPolicy
+from backcast.policies.context_free import UCB1, RoundRobin
+from backcast.policies.linear import EpsilonGreedy, LinearThompson, LinUCB, Softmax
+from backcast.policies.wrappers import WarmStart
+
+CORES = 2  # on which a budget is spent: results must not depend on n_jobs
+DEFAULT_SECONDS, DEFAULT_EVENTS = 30.0, 100_000  # the default budget, up to so many events
+GROWTH = 0.3  # its exponent in longer logs, whose smaller errors need more passes: a minute at a million events
+SMALLEST_PASSES = 16  # intervals of a prototype covered in 93 to 99 % of logs with so many, over whole logs
+LONG_READING_INTERVAL = 64  # where time is short; spans stay below 1/32 of the rounds played
+RARE_SHARE = 0.1  # of pairs of event and action: those with the smallest propensities, which a pool may exhaust
+SMALLEST_POOL = 2_000
+ENOUGH_PARTS = 2 * FEWEST_PARTS  # below, parts are made shorter
+HEAD_EVENTS = 10_000  # events of a stream from which its propensities are known
+# nanoseconds per event and update
+FIRE, CHOICE = 3.0, 0.15  # find the next event; find the best action, per action
+ACTION, PRODUCT = 6.0, 0.2  # change the score of an action; its product, per feature
+SOFTMAX = 8.0  # per action
+THOMPSON, THOMPSON_ACTION = 200.0, 70.0  # integrals; per action
+CONTEXT_FREE, CONTEXT_FREE_ACTION = 10.0, 0.65
+PYTHON, PYTHON_PRODUCT = 75.0, 0.2  # one matrix product in NumPy; per action and feature
+CLASSIFIER_ACTION = 160.0  # predict_proba of scikit-learn
+READING = 7.0  # per event and reading of V_t
+READING_SHARE = 0.1  # of a pass, for each outcome and segment that is read in it: measured as 0.05 to 0.15
+EVENT = 600.0  # per event and pass: thresholds, arrays, and the influences of the event
+
+
+def default_budget(n_events: int) -> float:
+    """Return the default budget in seconds: 30 up to 100,000 events, and 2 times as much for 10 times as many.
+
+    >>> default_budget(5_000), round(default_budget(1_000_000))
+    (30.0, 60)
+    """
+    return DEFAULT_SECONDS * float(max(1.0, n_events / DEFAULT_EVENTS) ** GROWTH)
+
+
+def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool = False) -> float:
+    """Return the nanoseconds per event in which a pass follows one update of the policy.
+
+    ``is_shared`` is whether an update changes the scores of all actions, as with features of actions.
+
+    >>> round(update_cost(EpsilonGreedy(0.1), n_actions=10, n_features=20), 2)
+    14.5
+
+    By hand: 3 to find the next event, 0.15 x 10 for the best action, and 6 + 0.2 x 20 for the action that changed.
+    """
+    if isinstance(policy, WarmStart):
+        policy = policy.policy
+    if isinstance(policy, UCB1 | RoundRobin):
+        return CONTEXT_FREE + CONTEXT_FREE_ACTION * n_actions
+    if isinstance(policy, EpsilonGreedy | LinUCB | Softmax | LinearThompson):
+        batch = batch_size_of(policy)
+        changed = n_actions if is_shared else n_actions * (1.0 - (1.0 - 1.0 / n_actions) ** batch)
+        linear = FIRE + CHOICE * n_actions + changed * (ACTION + PRODUCT * n_features)
+        if isinstance(policy, Softmax):
+            return linear + SOFTMAX * n_actions
+        return linear + THOMPSON + THOMPSON_ACTION * n_actions if isinstance(policy, LinearThompson) else linear
+    if type(policy).__name__ == "FromClassifier":  # by name: what is not used is not imported
+        return PYTHON + CLASSIFIER_ACTION * n_actions
+    per_product = PYTHON_PRODUCT * (2 if isinstance(policy, CompiledPolicy) else 1)  # kernels of users: no vectors
+    return PYTHON + per_product * n_actions * max(1, n_features)
+
+
+def event_seconds(policy: Any, log: Log | LogStream, horizon: int, reading_interval: int = READING_INTERVAL) -> float:
+    """Return the seconds per event of one pass of clock replay on one core."""
+    per_update = update_cost(policy, log.n_actions, log.n_features, is_shared=log.has_action_features)
+    updates = math.ceil(horizon / batch_size_of(policy)) if is_learning(policy) else 1
+    readings = min(updates, FIRST_LONG_SPAN + horizon / reading_interval)
+    return 1e-9 * (EVENT + updates * per_update + readings * READING)
+
+
+def smallest_pool(propensities: FloatArray, horizon: int) -> int:
+    """Return the fewest events of a pass that a policy does not exhaust, unless it prefers the rarest actions.
+
+    The meter of an event is at most the clock, about T/m after T rounds over m events, over its propensity. It stays
+    below a half for nine tenths of the pairs of event and action, each of which is logged with its propensity.
+
+    >>> smallest_pool(np.full(50, 0.1), horizon=1_000)
+    20000
+    """
+    order = np.argsort(propensities)
+    pairs = np.cumsum(1.0 / propensities[order])
+    rare = propensities[order[np.searchsorted(pairs, RARE_SHARE * pairs[-1])]]
+    return max(SMALLEST_POOL, math.ceil(horizon / (SAFE_METER * float(rare))))
+
+
+def plan_passes(
+    seconds: float,
+    per_event: Sequence[float],
+    n_events: int,
+    fewest_events: int,
+    passes: int | None = None,
+) -> PassPlan:
+    """Return the largest plan that takes at most so many seconds on two cores, or the smallest one.
+
+    ``per_event`` are the seconds per event of a pass on one core, with readings of V_t after 8 and after 64 rounds;
+    ``passes`` is their number if it is given. As long as the usual passes over all events fit, only the most passes are
+    limited. If they do not, passes become shorter before they become fewer: the history of a pass is most of its noise,
+    and shorter passes draw more of them in the same time (n = 100,000, T = 1,000, uniform logger, epsilon-greedy: 32
+    whole passes have a Monte-Carlo error of 0.0021, beside a sampling error of 0.0020).
+
+    >>> plan_passes(30.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
+    PassPlan(budget=30.0, pool=100000, passes=32, reading_interval=8, seconds=16.0, parts=None)
+    >>> plan_passes(15.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
+    PassPlan(budget=15.0, pool=23148, passes=128, reading_interval=64, seconds=15.0, parts=None)
+    """
+    fewest_events = min(fewest_events, n_events)
+    fine, coarse = per_event
+    affordable = CORES * seconds / (n_events * fine)
+    if affordable >= (PILOT_PASSES + FIRST_PASSES if passes is None else passes):
+        most = _most_passes(affordable) if passes is None else passes
+        usual = most if most <= FIRST_PASSES or passes is not None else PILOT_PASSES + FIRST_PASSES
+        return PassPlan(seconds, n_events, most, READING_INTERVAL, round(usual * n_events * fine / CORES, 2))
+    wanted = PILOT_PASSES + MOST_PASSES if passes is None else passes
+    pool = max(fewest_events, min(n_events, int(CORES * seconds / (wanted * coarse))))
+    most = _most_passes(CORES * seconds / (pool * coarse)) if passes is None else passes
+    total = most + (PILOT_PASSES if most > FIRST_PASSES and passes is None else 0)
+    return PassPlan(seconds, pool, most, LONG_READING_INTERVAL, round(total * pool * coarse / CORES, 2))
+
+
+def _most_passes(affordable: float) -> int:
+    """Return the most passes of a value: those that pilots leave, or as many as are usual without pilots."""
+    if affordable >= PILOT_PASSES + FIRST_PASSES + MORE_PASSES:
+        return min(MOST_PASSES, int(affordable - PILOT_PASSES) // MORE_PASSES * MORE_PASSES)
+    return max(SMALLEST_PASSES, min(FIRST_PASSES, int(affordable)))
+
+
+def plan_for_log(
+    seconds: float, log: Log, policies: Sequence[Any], horizon: int, most_events: int, passes: int | None, readings: int
+) -> PassPlan:
+    """Return the plan of a log in memory, for all policies together; further readings are parts of the same passes."""
+    per_event = [
+        (1 + READING_SHARE * readings) * sum(event_seconds(policy, log, horizon, interval) for policy in policies)
+        for interval in (READING_INTERVAL, LONG_READING_INTERVAL)
+    ]
+    fewest = smallest_pool(log.columns.propensities, horizon)
+    return plan_passes(seconds, per_event, min(len(log), most_events), fewest, passes)
+
+
+def plan_parts(
+    seconds: float, stream: LogStream, policies: Sequence[Any], horizon: int, most_events: int, readings: int
+) -> PassPlan:
+    """Return the parts of a stream that take at most so many seconds on two cores; at least 20, or all if fewer.
+
+    Parts become shorter before they become fewer than 20, down to the fewest events that are not exhausted.
+    """
+    n_events = stream.n_events or 0
+    per_event = (1 + READING_SHARE * readings) * sum(event_seconds(policy, stream, horizon) for policy in policies)
+    affordable = CORES * seconds / per_event  # events of all passes together
+    pool = most_events
+    if affordable < TOTAL_PASSES * n_events / number_of_parts(n_events, most_events):
+        head = stream.slice(0, min(HEAD_EVENTS, n_events)).read()
+        fewest = smallest_pool(head.columns.propensities, horizon)
+        pool = min(most_events, max(fewest, int(affordable / TOTAL_PASSES)))
+    number = number_of_parts(n_events, pool)
+    length = n_events / number
+    used = min(number, max(ENOUGH_PARTS, int(affordable / (FEWEST_PASSES * length))))
+    passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / used))
+    cost = round(used * passes * length * per_event / CORES, 2)
+    return PassPlan(seconds, pool, passes, READING_INTERVAL, cost, None if used == number else used)
