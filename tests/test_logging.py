@@ -12,6 +12,7 @@ import pytest
 import backcast as bc
 from backcast import _forecast
 from backcast._parallel.jobs import Execution
+from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest
 from backcast._time_budget import event_seconds
 from tests.support.policies import FollowTheLeader
@@ -58,6 +59,19 @@ def test_the_forecast_counts_scorings(monkeypatch: pytest.MonkeyPatch) -> None:
     expected = 60 * 100 * event_seconds(learner, LOG, 20)
     assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60) == pytest.approx(expected)
     assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60, execution=Execution(2)) < expected
+    # clock replay reads outcomes in the same passes, others repeat them
+    readings = (OutcomeReading("ms", 0), OutcomeReading("cost", 1))
+    options: dict[str, Any] = {"horizon": 20, "replicates": 60, "readings": readings}
+    assert seconds(bc.ClockReplay(), learner, **options) == pytest.approx(1.2 * expected)
+    assert seconds(bc.DR(), bc.Uniform(), readings=readings) == 150.0
+
+
+def test_the_forecast_counts_what_passes_keep_of_readings() -> None:
+    request = EvaluationRequest(LOG, None, replicates=60, readings=(OutcomeReading("ms", 0), OutcomeReading("cost", 1)))
+    policies = [bc.UCB1(), bc.Uniform()]
+    # three numbers of each of 100 events in 60 passes of one learner, for two outcomes
+    assert _forecast.reading_memory(request, bc.ClockReplay(), policies) == 3 * 8 * 100 * 60 * 2
+    assert _forecast.reading_memory(request, bc.DRns(), policies) == 0
 
 
 def test_a_lack_of_memory_is_a_warning(monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture) -> None:

@@ -82,7 +82,8 @@ class TestPlan:
         one = plan_for_log(0.1, LOG, [POLICY], 200, 100_000, None, 0)
         two = plan_for_log(0.1, LOG, [POLICY, POLICY], 200, 100_000, None, 0)
         assert two.passes < one.passes
-        assert plan_for_log(0.1, LOG, [POLICY], 200, 100_000, None, 1) == two
+        # a reading is a tenth of a pass
+        assert plan_for_log(0.1, LOG, [POLICY], 200, 100_000, None, 10) == two
 
     def test_the_default_grows_with_the_log(self) -> None:
         assert default_budget(10) == default_budget(100_000) == 30.0

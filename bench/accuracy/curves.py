@@ -11,7 +11,7 @@ import numpy as np
 
 import backcast as bc
 from backcast._request import EvaluationRequest
-from backcast.evaluators._replicates import PassInputs
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from bench.accuracy.evaluators import DEFAULT, evaluate_as_published, evaluate_default
 from bench.accuracy.live import Truth

@@ -12,7 +12,7 @@ import numpy as np
 
 from backcast._logging import logger
 from backcast._request import EvaluationRequest
-from backcast._time_budget import CORES, event_seconds, update_cost
+from backcast._time_budget import CORES, READING_SHARE, event_seconds, update_cost
 from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.limits import format_bytes, free_memory
@@ -25,6 +25,7 @@ from backcast.policies.compiled import CompiledPolicy
 USUAL_PASSES = PILOT_PASSES + FIRST_PASSES  # where their number is chosen by the log
 TIMED_EVENTS = 512  # events that a policy scores to measure its speed
 ROUND_SECONDS = 2e-8  # per event and update of a policy in Python: reading and moving the clock
+READING_BYTES = 24  # per event, outcome or segment, and pass of clock replay: what standard errors need
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
 CONTEXT_COPIES = 0.4  # of the log
@@ -50,12 +51,22 @@ def evaluation_memory(log: Log | LogStream, n_jobs: int = 1) -> int:
     return int(copies * log.bytes_in_memory) + max(1, n_jobs) * per_pass
 
 
+def reading_memory(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> int:
+    """Return about how many bytes passes of clock replay keep of the outcomes and segments of a log in memory."""
+    if not isinstance(evaluator, ClockReplay):
+        return 0
+    passes = request.replicates if isinstance(request.replicates, int) else USUAL_PASSES
+    n_events = min(request.log.n_events or 0, evaluator.pool)
+    return READING_BYTES * n_events * len(request.readings) * passes * sum(map(is_learning, policies))
+
+
 def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]) -> float:
     """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
-    Each outcome and segment that is read takes the time once more. Reading files, reward models and intervals are not
-    included. Compiled policies cost what the model of time budgets says. Policies in Python are timed: their cost is
-    not known otherwise, and this number decides nothing.
+    Clock replay of learning policies reads outcomes and segments in the same passes; otherwise each of them takes the
+    time once more. Reading files, reward models and intervals are not included. Compiled policies cost what the model
+    of time budgets says. Policies in Python are timed: their cost is not known otherwise, and this number decides
+    nothing.
     """
     log, plan = request.log, request.plan
     assert isinstance(log, Log)
@@ -64,7 +75,7 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
         usual = plan.passes if plan.passes <= FIRST_PASSES else PILOT_PASSES + FIRST_PASSES
     replicates, n_events = request.replicates, len(log)
     passes = replicates if isinstance(replicates, int) else 1 if replicates is None else usual
-    total = 0.0
+    total, n_readings = 0.0, len(request.readings)
     for policy in policies:
         if isinstance(evaluator, ClockReplay) and is_learning(policy):
             n_events, horizon = min(len(log), evaluator.pool), request.horizon or len(log)
@@ -72,10 +83,11 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
             if not isinstance(policy, CompiledPolicy):
                 # all events are scored again after every update
                 per_event = horizon / batch_size_of(policy) * (seconds_per_event(policy, log) + ROUND_SECONDS)
-            total += (usual if replicates is None else passes) * n_events * per_event
+            n_passes = usual if replicates is None else passes
+            total += n_passes * n_events * per_event * (1 + READING_SHARE * n_readings)
         else:
-            total += passes * len(log) * seconds_per_event(policy, log)
-    return total * (1 + len(request.readings)) / effective_jobs(request.execution.n_jobs)
+            total += passes * len(log) * seconds_per_event(policy, log) * (1 + n_readings)
+    return total / effective_jobs(request.execution.n_jobs)
 
 
 def effective_jobs(n_jobs: int | None) -> int:
@@ -126,7 +138,8 @@ def announce(request: EvaluationRequest, evaluator: Any, policies: Sequence[Any]
     """Log what is about to run, how long it may take, and whether memory may not suffice."""
     log, n_jobs = request.log, effective_jobs(request.execution.n_jobs)
     if isinstance(log, Log) and log.bytes_in_memory > LARGE_LOG:
-        free, needed = free_memory(), evaluation_memory(log, n_jobs)
+        free = free_memory()
+        needed = evaluation_memory(log, n_jobs) + reading_memory(request, evaluator, policies)
         if free is not None and needed > free:
             logger.warning(
                 "the evaluation needs about %s of memory beside the log, and %s are free; open the log with scan_log, "

@@ -48,6 +48,7 @@ CONTEXT_FREE, CONTEXT_FREE_ACTION = 10.0, 0.65
 PYTHON, PYTHON_PRODUCT = 75.0, 0.2  # one matrix product in NumPy; per action and feature
 CLASSIFIER_ACTION = 160.0  # predict_proba of scikit-learn
 READING = 7.0  # per event and reading of V_t
+READING_SHARE = 0.1  # of a pass, for each outcome and segment that is read in it: measured as 0.05 to 0.15
 EVENT = 600.0  # per event and pass: thresholds, arrays, and the influences of the event
 
 
@@ -154,9 +155,9 @@ def _most_passes(affordable: float) -> int:
 def plan_for_log(
     seconds: float, log: Log, policies: Sequence[Any], horizon: int, most_events: int, passes: int | None, readings: int
 ) -> PassPlan:
-    """Return the plan of a log in memory, for all policies together; each further reading is a pass of its own."""
+    """Return the plan of a log in memory, for all policies together; further readings are parts of the same passes."""
     per_event = [
-        (1 + readings) * sum(event_seconds(policy, log, horizon, interval) for policy in policies)
+        (1 + READING_SHARE * readings) * sum(event_seconds(policy, log, horizon, interval) for policy in policies)
         for interval in (READING_INTERVAL, LONG_READING_INTERVAL)
     ]
     fewest = smallest_pool(log.columns.propensities, horizon)
@@ -171,7 +172,7 @@ def plan_parts(
     Parts become shorter before they become fewer than 20, down to the fewest events that are not exhausted.
     """
     n_events = stream.n_events or 0
-    per_event = (1 + readings) * sum(event_seconds(policy, stream, horizon) for policy in policies)
+    per_event = (1 + READING_SHARE * readings) * sum(event_seconds(policy, stream, horizon) for policy in policies)
     affordable = CORES * seconds / per_event  # events of all passes together
     pool = most_events
     if affordable < TOTAL_PASSES * n_events / number_of_parts(n_events, most_events):

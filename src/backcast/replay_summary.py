@@ -12,7 +12,7 @@ from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.diagnostics import effective_sample_size
 from backcast.estimate import block_edges, block_means
-from backcast.evaluators._replicates import PassInputs
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.log import Log

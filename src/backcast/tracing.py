@@ -15,8 +15,8 @@ from backcast._engine.replay_loop import EventArrays, TraceArrays
 from backcast._equality import ContentEquality
 from backcast._request import EvaluationRequest, RandomStreams, SeedKey, seed_sequence
 from backcast.errors import OptionError
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._replay import replay
-from backcast.evaluators._replicates import PassInputs
 from backcast.evaluators.clock_replay import ClockReplay, horizon_error
 from backcast.log import Log
 

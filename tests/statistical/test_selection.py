@@ -15,8 +15,9 @@ import pytest
 import backcast as bc
 from backcast._engine.replay import MultiplierSchedule, ReplayRun
 from backcast._request import EvaluationRequest, SeedKey
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from bench.accuracy.selection import HORIZON, Commit, Setting
 
 LOGS = 80

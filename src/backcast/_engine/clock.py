@@ -44,6 +44,7 @@ from backcast._engine.meters import (
     speed_and_value,
     use_event,
 )
+from backcast._engine.readings import FurtherReading, ReadColumns, ReadingMeters, change_outcomes, read_further
 from backcast._engine.replay_loop import ROUNDING, EventArrays
 from backcast._kernels.contexts import view_of, with_columns
 from backcast._kernels.dispatch import (
@@ -76,7 +77,7 @@ class Rounds(NamedTuple):
 
     A reading of V_t serves a span of rounds: one in round t serves those from ``first[t]`` to ``last[t]``, and there is
     none if ``last[t]`` is 0. ``compensator[j]`` and ``readings[j]`` hold the compensators and readings of all events at
-    round ``edges[j]``. A pass ends early once ``stop[0]`` is not 0.
+    round ``edges[j]``. ``further`` is what is read besides the reward. A pass ends early once ``stop[0]`` is not 0.
     """
 
     order: IntArray
@@ -91,16 +92,20 @@ class Rounds(NamedTuple):
     compensator: Any
     readings: Any
     fill: Fill
+    further: ReadingMeters
     stop: IntArray
 
     @classmethod
-    def of_length(cls, horizon: int, n_events: int, edges: IntArray, fill: Fill) -> Rounds:
+    def of_length(
+        cls, horizon: int, n_events: int, edges: IntArray, fill: Fill, columns: ReadColumns | None = None
+    ) -> Rounds:
         """Return room for the rounds of a pass."""
         order, first, last = (np.zeros(horizon, np.int64) for _ in range(3))
         reward, value, exhausted, variance = (np.zeros(horizon) for _ in range(4))
         compensator, readings = (np.zeros((edges.size, n_events), np.float32) for _ in range(2))
         rounds = order, np.zeros(horizon, np.bool_), reward, value, exhausted, variance
-        return cls(*rounds, first, last, edges, compensator, readings, fill, STOP_FLAG)
+        further = ReadingMeters.of_length(horizon, n_events, columns or ReadColumns.nothing())
+        return cls(*rounds, first, last, edges, compensator, readings, fill, further, STOP_FLAG)
 
     def plan_readings(self, batch_size: int, longest: int, rng: np.random.Generator) -> None:
         """Plan the rounds in which V_t is read: one random update in every span of at most ``longest`` rounds.
@@ -126,6 +131,7 @@ class ClockPass:
     ``exhausted`` is the exhausted mass of each round.
 
     Per event: the value R_k averaged over rounds, and what standard errors need (see :class:`Meters`), per round.
+    ``further`` has the same for each outcome and segment that was read.
     """
 
     order: IntArray
@@ -139,6 +145,7 @@ class ClockPass:
     own: FloatArray
     compensator: Any
     readings: Any
+    further: tuple[FurtherReading, ...] = ()
 
     @property
     def n_rounds(self) -> int:
@@ -155,25 +162,28 @@ def run_clock_pass(
     edges: IntArray = NO_EDGES,
     reading_interval: int = 1,
     fill: Fill | None = None,
+    columns: ReadColumns | None = None,
 ) -> ClockPass:
     """Run a copy of the policy for ``horizon`` rounds, or until no event can fire.
 
     ``events.uniforms`` are the thresholds; ``edges`` are rounds at which compensators are recorded. A policy that is
     scored action by action may be read once in ``reading_interval`` rounds; others are read after every update. With
     ``fill``, rounds for which the log has no event left are filled; the pass ends early only if no event of the log
-    has an action that the policy would choose there.
+    has an action that the policy would choose there. ``columns`` are read besides the reward.
     """
     policy = start_copy(policy, log, rng)
     fill = fill or Fill.off()
     horizon = len(fill.draws) or min(horizon, len(log))
-    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges, fill)
+    meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges, fill, columns)
     if fill.held_out.size:
         meters.used[:] = fill.held_out  # they never fire, and have no compensator
+        meters.share[:] = fill.held_out  # all of them are read, with the same weight
         events = events._replace(uniforms=np.where(fill.held_out, 0.0, events.uniforms))
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python
     n = run(policy, log, events, meters, rounds, reading_interval, rng)
     raise_if_stopped()
     meters.value_sum[:] += meters.value * (n - meters.value_round)
+    event_values = meters.value_sum / max(n, 1)
     return ClockPass(
         order=rounds.order[:n],
         filled=rounds.filled[:n],
@@ -181,11 +191,12 @@ def run_clock_pass(
         value=rounds.value[:n],
         exhausted=rounds.exhausted[:n],
         variance=rounds.variance[:n],
-        event_values=meters.value_sum / max(n, 1),
+        event_values=event_values,
         reading=meters.reading / max(n, 1),
         own=meters.own / max(n, 1),
         compensator=rounds.compensator,
         readings=rounds.readings / np.float32(max(n, 1)),
+        further=rounds.further.finish(n, event_values),
     )
 
 
@@ -237,6 +248,9 @@ def _run_python(
             for start in range(0, len(log), SCORING_BLOCK):
                 probabilities = scorer(start, min(start + SCORING_BLOCK, len(log)))
                 set_speeds_and_values(events, probabilities, start, meters)
+                if rounds.further.changed.size:
+                    changed = np.arange(start, start + len(probabilities))
+                    change_outcomes(events, changed, probabilities, t, rounds.further)
             change_all_events(t, tau, events.uniforms, meters)
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)
         if fired.size == 0:
@@ -291,6 +305,7 @@ def _read_value(tau: float, first: int, last: int, meters: Meters, rounds: Round
             # no event is unused any more; a horizon that gets here is read on held-out events (ClockReplay)
             value, variance = rounds.value[first - 1], rounds.variance[first - 1]
     rounds.value[first:last], rounds.variance[first:last] = value, variance
+    read_further(first, last, meters.share, meters.log_share, meters.value, rounds.further)
 
 
 @compiled
@@ -354,7 +369,7 @@ def _learn_fired(state: Any, view: Any, events: Any, meters: Any, fired: Any, re
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
-def _rescore(state: Any, events: Any, table: Any, meters: Any) -> None:
+def _rescore(state: Any, events: Any, table: Any, t: int, meters: Any, further: Any) -> None:
     """Set next speeds and values of all events from their scores."""
     target = np.empty(table.scores.shape[0])
     for k in range(table.stale.size):
@@ -362,11 +377,19 @@ def _rescore(state: Any, events: Any, table: Any, meters: Any) -> None:
             target[a] = table.scores[a, k]
         choose(state, events.available, k, target)
         meters.next_speed[k], meters.next_value[k] = speed_and_value(events, target, k)
+        if further.changed.size > 0:
+            further.changed[k] = k
+            for a in range(target.size):
+                further.targets[k, a] = target[a]
+    change_outcomes(events, further.changed, further.targets, t, further)
 
 
 @register_jitable  # type: ignore[untyped-decorator]  # numba has no types
-def _rescore_stale(state: Any, view: Any, events: Any, table: Any, t: int, tau: float, meters: Any) -> None:
+def _rescore_stale(
+    state: Any, view: Any, events: Any, table: Any, t: int, tau: float, meters: Any, further: Any
+) -> None:
     """Change the stale events that have another best action now; afterwards no event is stale."""
+    n_changed = 0
     target = np.empty(table.scores.shape[0])
     for k in range(table.stale.size):
         if not table.stale[k]:
@@ -388,6 +411,13 @@ def _rescore_stale(state: Any, view: Any, events: Any, table: Any, t: int, tau: 
         speed, value = speed_and_value(events, target, k)
         if speed != meters.speed[k] or value != meters.value[k]:
             change_event(speed, value, k, t, tau, events.uniforms, meters)
+        if further.changed.size > 0:
+            further.changed[n_changed] = k
+            for a in range(target.size):
+                further.targets[n_changed, a] = target[a]
+            n_changed += 1
+    if n_changed > 0:
+        change_outcomes(events, further.changed[:n_changed], further.targets[:n_changed], t, further)
 
 
 def _pass_by_action(
@@ -413,9 +443,9 @@ def _pass_by_action(
                 if greedy:
                     update_scores(table, a, events.available, margin)
         if greedy:
-            _rescore_stale(state, view, events, table, t, tau, meters)
+            _rescore_stale(state, view, events, table, t, tau, meters, rounds.further)
         else:
-            _rescore(state, events, table, meters)
+            _rescore(state, events, table, t, meters, rounds.further)
             change_all_events(t, tau, events.uniforms, meters)
         # 2. read V_t, let the next events fire
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)
@@ -447,6 +477,8 @@ def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: 
             for k in range(1, n):
                 target[k] = target[0]
         set_speeds_and_values(events, target, 0, meters)
+        if rounds.further.changed.size > 0:
+            change_outcomes(events, np.arange(n), target, t, rounds.further)
         change_all_events(t, tau, events.uniforms, meters)
         # 2. read V_t, let the next events fire
         fired, tau = play_rounds(t, tau, batch_size, events, meters, rounds)

@@ -26,7 +26,8 @@ class Meters(NamedTuple):
     ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
     unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
     the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
-    filled rounds. ``share`` is scratch for ``i_k``, ``next_speed`` and ``next_value`` for a change of all events.
+    filled rounds. ``share`` and ``log_share`` are scratch for ``i_k`` and its logarithm, ``next_speed`` and
+    ``next_value`` for a change of all events.
     """
 
     meter: FloatArray
@@ -41,6 +42,7 @@ class Meters(NamedTuple):
     next_speed: FloatArray
     next_value: FloatArray
     share: FloatArray
+    log_share: FloatArray
     reading: FloatArray
     own: FloatArray
     refills: FloatArray
@@ -128,7 +130,8 @@ def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]
             influence = share[k] / weight * (value[k] - reading)
             variance += influence * influence
             meters.reading[k] += n_rounds * influence
-            meters.own[k] -= n_rounds * influence * np.log(share[k])
+            meters.log_share[k] = np.log(share[k])
+            meters.own[k] -= n_rounds * influence * meters.log_share[k]
     return reading, variance
 
 

@@ -2,8 +2,8 @@
 
 from backcast._request import EvaluationRequest as EvaluationRequest
 from backcast._request import Evaluator as Evaluator
+from backcast.evaluators._pass_inputs import PassInputs as PassInputs
 from backcast.evaluators._passes import PassResult as PassResult
-from backcast.evaluators._replicates import PassInputs as PassInputs
 from backcast.evaluators._reward_predictions import out_of_sample_predictions as out_of_sample_predictions
 from backcast.evaluators.acceptance import Budget as Budget
 from backcast.evaluators.acceptance import Quantile as Quantile

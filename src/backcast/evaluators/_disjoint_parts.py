@@ -35,8 +35,9 @@ from backcast.estimate import (
     mean_curve,
 )
 from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
+from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import PassResult
-from backcast.evaluators._replicates import OnePass, PassInputs, outcome_model, run_readings
+from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
 from backcast.evaluators._values_so_far import show_parts
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
@@ -320,15 +321,19 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     inputs = PassInputs(*predict_out_of_sample(model, log, rng), jobs.horizon)
     if jobs.prepare is not None:
         inputs = jobs.prepare(inputs, jobs.reward_model, jobs.seed)
-    variants = [inputs, *(_read_part(reading, log, inputs, jobs, number) for reading in jobs.readings)]
+
+    def predict(reading: OutcomeReading) -> FloatArray:
+        read, rng = reading.apply(log), np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
+        return predict_out_of_sample(as_out_of_sample(outcome_model(jobs.reward_model), log=read), read, rng)[1]
+
+    inputs = inputs.with_readings(jobs.readings, predict)
     # the same seeds for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     n_policies = len(jobs.policies)
-    passes = [
-        run_readings(jobs.passes, jobs.policies, inputs, variants[1:], None, [seed] * n_policies) for seed in seeds
-    ]
+    passes = [run_policies(jobs.passes, jobs.policies, inputs, None, [seed] * n_policies) for seed in seeds]
     results = []
-    for i, read in enumerate(variants):
+    for i in range(1 + len(jobs.readings)):
+        read = inputs.read_as(i - 1) if i else inputs
         reward = float(read.log.columns.rewards.mean())
         columns = range(i * n_policies, (i + 1) * n_policies)
         results += [_summarize([row[column] for row in passes], reward) for column in columns]
@@ -336,16 +341,6 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
             values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
             results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
     return results
-
-
-def _read_part(reading: Reading, log: Log, inputs: PassInputs, jobs: _PartJobs, number: int) -> PassInputs:
-    """Return the events of a part with what is read in place of the reward."""
-    if not isinstance(reading, OutcomeReading):
-        return PassInputs(*reading.apply(inputs.log, inputs.predicted), jobs.horizon, inputs.fresh_means)
-    read = reading.apply(log)
-    rng = np.random.default_rng(seed_sequence(jobs.seed, SeedKey.PARTS, number))
-    model = as_out_of_sample(outcome_model(jobs.reward_model), log=read)
-    return PassInputs(*predict_out_of_sample(model, read, rng), jobs.horizon, inputs.fresh_means)
 
 
 def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:

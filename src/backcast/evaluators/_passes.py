@@ -42,7 +42,8 @@ class PassResult(NamedTuple):
     compensators of acceptance at the ``edges`` of bins of rounds, and values by bin; for those of parts of the curve,
     ``readings`` up to these edges, the curve on the finer blocks of :func:`fine_edges`, and V_t in the last round. All
     are empty if not known. ``filled`` are the rounds whose event was drawn again, with a fresh reward, because none was
-    left; with ``reads_held_out`` values were read on events that were held out from the history.
+    left; with ``reads_held_out`` values were read on events that were held out from the history. ``further`` has the
+    results of outcomes and segments that were read in the same pass.
     """
 
     value: float
@@ -63,6 +64,7 @@ class PassResult(NamedTuple):
     end_value: float = math.nan
     filled: IntArray = NO_EVENTS
     reads_held_out: bool = False
+    further: tuple[PassResult, ...] = ()
 
     @classmethod
     def from_rounds(cls, values: FloatArray, horizon: int, certificate: float = math.nan) -> PassResult:

@@ -10,19 +10,21 @@ import math
 from collections.abc import Callable, Iterable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field, replace
+from functools import partial
 from itertools import combinations
-from typing import Any, NamedTuple, TypeAlias
+from typing import Any, TypeAlias
 
 import numpy as np
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray
 from backcast._parallel.jobs import run_jobs
 from backcast._parallel.workers import Job, SharedArguments
-from backcast._readings import OutcomeReading, SegmentReading
+from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._bias import BIAS_PASSES, is_filled
-from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, NO_VALUES, PassResult
+from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
+from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._values_so_far import PassValues
@@ -53,29 +55,6 @@ FEWER_PASSES = (
 )
 
 
-class PassInputs(NamedTuple):
-    """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
-
-    ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
-    ``predicted``.
-    """
-
-    log: Log
-    predicted: FloatArray
-    horizon: int
-    fresh_means: FloatArray = NO_VALUES
-
-    def of_rows(self, rows: IntArray) -> PassInputs:
-        """Return the inputs of some of the events."""
-        predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
-        means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
-        return PassInputs(self.log[rows], predicted, self.horizon, means)
-
-
-# what is read besides the reward: another outcome with its predictions, or a segment, which follows from the inputs
-PassReading: TypeAlias = PassInputs | SegmentReading
-# (policy, inputs, rows of the log or None for all, seed) -> result of one pass
-OnePass: TypeAlias = Callable[[Any, PassInputs, IntArray | None, np.random.SeedSequence], PassResult]
 # whether subsets of this size are long enough, from the pilots of one policy
 LongEnough: TypeAlias = Callable[[Sequence[PassResult]], bool]
 
@@ -107,10 +86,10 @@ def run_replicates(
         )
     n_groups = method.groups if isinstance(method, GroupJackknife) else 1
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
-    readings = [_reading_inputs(reading, inputs, request) for reading in request.readings]
+    inputs = inputs.with_readings(request.readings, partial(_predict_outcome, request))
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
     levels = (passes, *more_filled)
-    with closing(_Runner(levels, policies, inputs, readings, request, groups, horizon_error)) as runner:
+    with closing(_Runner(levels, policies, inputs, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
@@ -138,15 +117,11 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
     return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
 
 
-def _reading_inputs(
-    reading: OutcomeReading | SegmentReading, inputs: PassInputs, request: EvaluationRequest
-) -> PassReading:
-    if isinstance(reading, SegmentReading):
-        return reading
+def _predict_outcome(request: EvaluationRequest, reading: OutcomeReading) -> FloatArray:
     request = replace(request.scoped(reading.key), reward_model=outcome_model(request.reward_model))
     assert isinstance(request.log, Log)
-    predictions = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
-    return PassInputs(*predictions, inputs.horizon, inputs.fresh_means)
+    _, predicted = out_of_sample_predictions(replace(request, log=reading.apply(request.log)))
+    return predicted
 
 
 def outcome_model(model: Any) -> Any:
@@ -354,7 +329,6 @@ class _Runner:
     passes: Sequence[Sequence[OnePass]]
     policies: Sequence[Any]
     inputs: PassInputs
-    readings: Sequence[PassReading]
     request: EvaluationRequest
     groups: Groups
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
@@ -364,7 +338,7 @@ class _Runner:
 
     def __post_init__(self) -> None:
         seed = self.request.seed
-        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.readings, self.groups, seed)
+        self._shared = SharedArguments(self.passes, self.policies, self.inputs, self.groups, seed)
         self._values = PassValues(len(self.policies), len(self.inputs.log), self.request.execution)
 
     def close(self) -> None:
@@ -442,7 +416,6 @@ def _run_pass(
     passes: Sequence[Sequence[OnePass]],
     policies: Sequence[Any],
     inputs: PassInputs,
-    readings: Sequence[PassReading],
     groups: Groups,
     seed: int,
     chosen: Sequence[int] | None,
@@ -454,55 +427,4 @@ def _run_pass(
     rows = None if chosen is None else groups.rows(chosen)
     # the same seed for every policy: common randomness makes their differences more precise
     seeds = [seed_sequence(seed, *key) for _ in policies]
-    return run_readings(passes[level], policies, inputs, readings if reads else (), rows, seeds)
-
-
-def run_readings(
-    passes: Sequence[OnePass],
-    policies: Sequence[Any],
-    inputs: PassInputs,
-    readings: Sequence[PassReading],
-    rows: IntArray | None,
-    seeds: Sequence[np.random.SeedSequence],
-) -> list[PassResult]:
-    """Run one pass of every policy, each with its seed; return its results for the reward, then for each reading.
-
-    The history of a policy is the same whatever is read, because it learns from the reward and has the same seed.
-    """
-    columns: list[list[PassResult]] = []
-    for one_pass, policy, seed in zip(passes, policies, seeds, strict=True):
-        # a pass may spawn further seeds of its own, which another pass with the same object would not get again
-        again = [_copy_seed(seed) for _ in readings]
-        columns.append([one_pass(policy, inputs, rows, seed)])
-        for reading, own_seed in zip(readings, again, strict=True):
-            read = reading
-            if isinstance(read, SegmentReading):
-                applied = read.apply(inputs.log, inputs.predicted)
-                read = PassInputs(*applied, inputs.horizon, inputs.fresh_means)
-            columns[-1].append(_with_history_of(columns[-1][0], one_pass(policy, read, rows, own_seed)))
-    return [result for results in zip(*columns, strict=True) for result in results]
-
-
-def _with_history_of(first: PassResult, result: PassResult) -> PassResult:
-    """Return the result of a reading without what only break-even rounds need.
-
-    What depends on the history alone is that of the first result: together they are most of the memory.
-    """
-    if not first.compensator.size:
-        return result
-    shared: dict[str, Any] = {
-        "rows": first.rows,
-        "accepted": first.accepted,
-        "edges": first.edges,
-        "compensator": first.compensator,
-    }
-    return result._replace(**shared, readings=NO_VALUES)
-
-
-def _copy_seed(seed: np.random.SeedSequence) -> np.random.SeedSequence:
-    return np.random.SeedSequence(
-        seed.entropy,
-        spawn_key=seed.spawn_key,
-        pool_size=seed.pool_size,
-        n_children_spawned=seed.n_children_spawned,
-    )
+    return run_policies(passes[level], policies, inputs if reads else inputs.without_readings(), rows, seeds)

@@ -18,6 +18,7 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.clock import NO_EDGES, ClockPass, run_clock_pass
 from backcast._engine.filling import Fill
+from backcast._engine.readings import FurtherReading, ReadColumns
 from backcast._engine.replay_loop import EventArrays
 from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, SeedKey, seed_sequence
@@ -27,6 +28,7 @@ from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._bias import EXTRA_FACTOR
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
+from backcast.evaluators._pass_inputs import PassInputs
 from backcast.evaluators._passes import (
     PassResult,
     between_event_variance,
@@ -36,7 +38,7 @@ from backcast.evaluators._passes import (
     separate_histories,
 )
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
@@ -205,40 +207,37 @@ class ClockReplay(Parametrized):
         if rows is not None:
             inputs = inputs.of_rows(rows)
         log, predicted, horizon = inputs[:3]
+        columns = inputs.read_columns()
         edges = bin_edges(horizon, len(log), batch_size_of(policy) if is_learning(policy) else horizon)
         fill = None
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
             fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
-        edges_recorded = NO_EDGES if is_subset else edges
-        clock_pass = _run_clock(policy, log, predicted, rng, horizon, edges_recorded, fill, self.reading_interval)
-        value = clock_pass.value
-        if value.size < horizon:
-            return PassResult(np.nan, np.zeros(0), value.size, np.inf)
-        blocks = block_edges(horizon)
-        result = PassResult(
-            float(value.mean()),
-            block_means(value, blocks),
+        recorded = NO_EDGES if is_subset else edges
+        clock_pass = _run_clock(policy, log, predicted, rng, horizon, recorded, fill, self.reading_interval, columns)
+        n_rounds = clock_pass.n_rounds
+        if n_rounds < horizon:
+            short = PassResult(np.nan, np.zeros(0), n_rounds, np.inf)
+            return short._replace(further=(short,) * len(inputs.readings))
+        history = PassResult(
+            np.nan,
+            np.zeros(0),
             horizon,
             float(clock_pass.exhausted.sum()),
             filled=np.flatnonzero(clock_pass.filled),
             reads_held_out=reads_held_out,
         )
-        if is_subset or extra > 0:
-            return result
-        return result._replace(
-            rows=NO_EDGES if rows is None else rows,
-            event_values=clock_pass.event_values,
-            accepted=clock_pass.order if rows is None else rows[clock_pass.order],
-            curve_variance=block_means(clock_pass.variance, blocks),
-            reading=clock_pass.reading,
-            own=clock_pass.own,
-            edges=edges,
-            compensator=clock_pass.compensator,
-            bins=bin_values(value, edges),
-            readings=clock_pass.readings,
-            fine_curve=block_means(value, fine_edges(horizon)),
-            end_value=float(value[-1]),
-        )
+        reports_events = not is_subset and extra == 0
+        if reports_events:
+            history = history._replace(
+                rows=NO_EDGES if rows is None else rows,
+                accepted=clock_pass.order if rows is None else rows[clock_pass.order],
+                edges=edges,
+                compensator=clock_pass.compensator,
+            )
+        # the readings share the arrays of the history, which are most of the memory
+        further = tuple(_read(history, each, reports_events) for each in clock_pass.further)
+        result = _read(history, clock_pass, reports_events)._replace(further=further)
+        return result._replace(readings=clock_pass.readings) if reports_events else result
 
     def make_fill(
         self, inputs: PassInputs, seed: np.random.SeedSequence, *, reads_held_out: bool = False, extra: float = 0.0
@@ -268,6 +267,23 @@ class ClockReplay(Parametrized):
         return inputs._replace(fresh_means=predicted[rows, log.columns.actions])
 
 
+def _read(history: PassResult, read: ClockPass | FurtherReading, reports_events: bool) -> PassResult:
+    """Return the result of a pass with the value of what was read, and what is known of events if it is reported."""
+    value, horizon, blocks = read.value, history.rounds, block_edges(history.rounds)
+    result = history._replace(value=float(value.mean()), curve=block_means(value, blocks))
+    if not reports_events:
+        return result
+    return result._replace(
+        event_values=read.event_values,
+        curve_variance=block_means(read.variance, blocks),
+        reading=read.reading,
+        own=read.own,
+        bins=bin_values(value, history.edges),
+        fine_curve=block_means(value, fine_edges(horizon)),
+        end_value=float(value[-1]),
+    )
+
+
 def _run_clock(
     policy: Any,
     log: Log,
@@ -277,9 +293,10 @@ def _run_clock(
     edges: IntArray = NO_EDGES,
     fill: Fill | None = None,
     reading_interval: int = READING_INTERVAL,
+    columns: ReadColumns | None = None,
 ) -> ClockPass:
     events = EventArrays.from_log(log, predicted, rng.random(len(log)))
-    return run_clock_pass(policy, log, events, horizon, rng, edges, reading_interval, fill)
+    return run_clock_pass(policy, log, events, horizon, rng, edges, reading_interval, fill, columns)
 
 
 def _value_spread(results: Sequence[PassResult]) -> float:

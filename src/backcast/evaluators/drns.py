@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -21,10 +22,11 @@ from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import Estimate, block_edges
+from backcast.evaluators._pass_inputs import PassInputs, repeat_for_readings
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replay import doubly_robust_estimate, replay, replay_request
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
@@ -70,7 +72,7 @@ class _ReplayEvaluator(Parametrized):
             inputs,
             request,
             policies,
-            one_pass=self._replay_permutation,
+            one_pass=partial(repeat_for_readings, self._replay_permutation),
             default_interval=GroupJackknife(),
             long_enough=lambda passes: float(np.mean([result.rounds for result in passes])) >= enough_rounds,
             horizon_error=_horizon_error,

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,9 +16,10 @@ from backcast.diagnostics import PassDiagnostics
 from backcast.errors import HorizonNotReached, OptionError
 from backcast.estimate import Estimate
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
+from backcast.evaluators._pass_inputs import PassInputs, repeat_for_readings
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replicate_statistics import ReplicateTable
-from backcast.evaluators._replicates import PassInputs, run_replicates
+from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.intervals.learning import GroupJackknife
 from backcast.io.stream import LogStream
@@ -90,7 +92,7 @@ class PassEvaluator(Parametrized):
             return run_parts(
                 request,
                 policies,
-                one_pass=self.run_pass,
+                one_pass=partial(repeat_for_readings, self.run_pass),
                 choose_horizon=_given_horizon,
                 pool=PART_EVENTS,
                 n_parts=None,
@@ -99,7 +101,7 @@ class PassEvaluator(Parametrized):
             PassInputs(*out_of_sample_predictions(request), horizon),
             request,
             policies,
-            one_pass=self.run_pass,
+            one_pass=partial(repeat_for_readings, self.run_pass),
             default_interval=GroupJackknife(),
             long_enough=_is_long_enough,
             horizon_error=self._horizon_error,
