@@ -263,7 +263,7 @@ class TestRay:
 
     def test_a_policy_that_hangs_is_ended_and_the_next_says_the_same(self, log: bc.Log, alone: list[str]) -> None:
         # the worker says which piece it was; if it starts so slowly that patience runs out, it may have been another
-        which = r"^pass \d+(, or one sent out with it,)? took longer than time_limit = 1 seconds"
+        which = r"^pass \d+(, or a job sent out with it,)? took longer than time_limit = 1 seconds"
         with pytest.raises(bc.WorkError, match=which):
             ask(log, Hangs(deaf=True), time_limit=1.0)
         assert ask(log, bc.UCB1()) == alone[0]
