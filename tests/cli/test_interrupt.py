@@ -167,7 +167,8 @@ class TestLongPass:
         pq.write_table(pa.table({**columns, "p": np.full(n, 0.5)}), folder / "log.parquet")
         done = self.run_until_stopped(
             "evaluate log.parquet --context 'f*' --action shown --reward click --propensity p --evaluator clock "
-            "--horizon 8000 --replicates none --policy a=round-robin:batch_size=8000 --policy b=long:compiled --json"
+            "--horizon 8000 --replicates none --policy a=round-robin:batch_size=8000 --policy b=long:compiled --json "
+            "--jobs 1"  # one pass, one signal
         )
         assert done.returncode == 143
         document = json.loads(done.stdout)

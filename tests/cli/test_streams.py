@@ -68,7 +68,8 @@ def test_a_log_too_large_for_memory_is_read_in_parts(
     monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setattr(cli_run, "free_memory", lambda: 40_000)
-    words = f"log.parquet {COLUMNS} --policy uniform --evaluator ips"
+    # further jobs need memory of their own
+    words = f"log.parquet {COLUMNS} --policy uniform --evaluator ips --jobs 1"
     assert main(shlex.split(f"evaluate {words}")) == 0
     status = capsys.readouterr().err
     # 600 events of one feature and four more columns of eight bytes

@@ -95,7 +95,8 @@ def test_a_history_may_be_longer_than_the_log(policy: Any) -> None:
     assert result.bias_estimate is not None
     assert result.bias_estimate.std_error > 0
     widened = math.hypot(result.std_error, result.bias_estimate.size) / result.std_error
-    assert result.interval.half_width > 1.9 * widened * result.std_error
+    # within the range of rewards
+    assert result.interval.half_width >= min(1.9 * widened * result.std_error, 0.5)
     assert "of the rounds filled from the reward model" in str(result)
     assert result.replay_summary() is not None
 
