@@ -250,7 +250,8 @@ def on_ray(alone: list[str], alone_in_segments: list[str], tmp_path_factory: pyt
     ray.cloudpickle.register_pickle_by_value(sys.modules[__name__])
     ray.cloudpickle.register_pickle_by_value(sys.modules[FollowTheLeader.__module__])
     with pytest.MonkeyPatch.context() as patch:
-        # Ray writes to the home folder, which may be read-only
+        # Ray writes to the home folder, which may be read-only; its workers find the code that was compiled already
+        patch.setenv("XDG_CACHE_HOME", os.environ.get("XDG_CACHE_HOME") or str(Path("~/.cache").expanduser()))
         patch.setenv("HOME", str(tmp_path_factory.mktemp("home")))
         with Engine("ray").connect():
             yield
