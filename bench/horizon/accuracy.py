@@ -80,7 +80,7 @@ def evaluate_log(setting: Setting, data: Path | None, number: int) -> list[float
     facts += _call(log, policy, bc.ClockReplay(fill=True), options)
     inputs = PassInputs(*out_of_sample_predictions(EvaluationRequest(log, policy, **options)), setting.rounds)
     clock = bc.ClockReplay(fill=True)
-    inputs = clock.with_fresh_means(inputs, model, number)
+    inputs = clock.with_fresh_rewards(inputs, model, number)
     for held_out in (False, True):
         seeds = [seed_sequence(number, 1, i) for i in range(PASSES)]
         passes = [clock.run_pass(policy, inputs, None, seed, reads_held_out=held_out) for seed in seeds]

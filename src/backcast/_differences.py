@@ -64,7 +64,7 @@ def make_difference(
     value, error = float(a.value - b.value), precision.std_error
     freedom = max(min(precision.degrees_of_freedom, first.largest_freedom, second.largest_freedom), 1.0)
     imagined = max(first.missed, second.missed)
-    half_width = imagined + student_quantile(own_level, freedom) * math.hypot(error, imagined)
+    half_width = imagined + student_quantile(own_level, freedom) * math.hypot(error, imagined, precision.bias)
     widest = math.inf if log.reward_range is None else float(np.ptp(log.reward_range))
     ends = max(value - half_width, -widest), min(value + half_width, widest)
     # valid for loggers that learn if each of the estimates is

@@ -263,6 +263,8 @@ class PartsDiagnostics(PrintedDiagnostics):
         Standard deviation over logs, and over passes on one log; together they give the standard error.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded; those of a stream never are.
+    filled_share
+        Mean share of rounds that were filled because no event was left for them.
     """
 
     events: int
@@ -273,6 +275,7 @@ class PartsDiagnostics(PrintedDiagnostics):
     sampling_error: float
     monte_carlo_error: float
     propensities_estimated: bool = False
+    filled_share: float = 0.0
 
 
 @dataclass(frozen=True, eq=False)

@@ -65,12 +65,16 @@ class Interval(ContentEquality):
 
 
 class Precision(NamedTuple):
-    """Variance over logs, Monte-Carlo variance, degrees of freedom of the standard error, and its method."""
+    """Variance over logs, Monte-Carlo variance, degrees of freedom of the standard error, and its method.
+
+    ``bias`` is the size of the bias estimate, by which an interval is widened.
+    """
 
     sampling: float
     monte_carlo: float
     degrees_of_freedom: float
     method: str = ""
+    bias: float = 0.0
 
     @property
     def std_error(self) -> float:

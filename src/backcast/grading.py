@@ -21,9 +21,9 @@ Grade: TypeAlias = Literal["", "good", "fair", "poor"]
 GRADES: tuple[Grade, ...] = ("", "good", "fair", "poor")  # from best to worst
 # bias certificates: a hundredth of the reward range, what ClockReplay tolerates in subsets, and one half
 SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
-# effective events below which an estimate carries no decision; that a longer log should have; that are always enough
+# effective events below which an estimate carries no decision; that a longer log, or filled histories, should have;
+# that are always enough
 FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
-SMALL_HISTORY_ERROR = 1.25  # sampling error over that of reading values, up to which histories add little to it
 LARGE_BIAS = 3.0  # standard errors from which a bias is too large for an interval to be worth its level
 SMALL_FILLED_SHARE = 0.02  # filled rounds that cannot matter much
 BIAS_MEANING = "Estimated bias of the value because the log ran out of events, with its standard error."
@@ -193,9 +193,9 @@ def _judge_histories(count: float, estimate: Estimate) -> Judgement:
     if count >= FEWEST_HISTORIES:
         return Judgement("fair", "fewer than 20 independent histories: rare events have much influence")
     facts = estimate.diagnostics.to_dict()
-    reading_error = facts.get("value_spread", math.nan) / math.sqrt(facts["events"])
-    if facts.get("filled_share") and facts["sampling_error"] <= SMALL_HISTORY_ERROR * reading_error:
-        return Judgement("fair", "fewer than 3 independent histories, but they add little to the standard error")
+    # a history that is filled uses events again: what counts is how many events it is drawn from
+    if facts.get("filled_share", 0.0) > SMALL_FILLED_SHARE and count * facts["rounds"] >= WANTED_EVENTS:
+        return Judgement("fair", "fewer than 3 independent histories, each of them from many events")
     return Judgement("poor", "fewer than 3 independent histories: the estimate rests on a few events")
 
 

@@ -129,7 +129,8 @@ def summarize_replay(evaluator: Any, request: EvaluationRequest) -> ReplaySummar
 def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, log: Log) -> ReplaySummary:
     """Summarize the first of the passes whose mean is the value; weights and actions are averaged over its rounds.
 
-    The reward model is needed only where rounds may be filled. No events are held out, also where passes hold out half.
+    The reward model is needed only where rounds may be filled. No events are held out, also where passes hold
+    out a fold.
     """
     seed = seed_sequence(request.seed, SeedKey.FULL_PASS, 0)
     rng, horizon = np.random.default_rng(seed), request.horizon
@@ -137,7 +138,7 @@ def _summarize_clock_replay(evaluator: ClockReplay, request: EvaluationRequest, 
     inputs = PassInputs(log, np.zeros((1, log.n_actions)), horizon or len(log))
     if fills:
         inputs = PassInputs(*out_of_sample_predictions(request), inputs.horizon)
-        inputs = evaluator.with_fresh_means(inputs, request.reward_model, request.seed)
+        inputs = evaluator.with_fresh_rewards(inputs, request.reward_model, request.seed)
     if len(log) > evaluator.pool:
         inputs = inputs.of_rows(np.sort(rng.choice(len(inputs.log), evaluator.pool, replace=False)))
     log, predicted = inputs[:2]

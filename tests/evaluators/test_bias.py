@@ -29,18 +29,18 @@ def test_next_to_no_filled_rounds_need_no_further_passes() -> None:
 
 def test_a_pass_that_fell_short_leaves_no_estimate() -> None:
     short = [PassResult(np.nan, np.zeros(0), 3, np.inf)]
-    assert estimate_bias(passes([0.4, 0.6], 100), [passes([0.5, 0.5], 600), short], 0.5) is None
+    assert estimate_bias(passes([0.4, 0.6], 100), [*passes([0.5], 600), *short], 0.5) is None
 
 
 def test_the_error_is_that_of_the_passes() -> None:
-    bias = estimate_bias(passes([0.5, 0.5], 500), [passes([0.3, 0.5], 1000)], 0.5)
+    bias = estimate_bias(passes([0.5, 0.5], 500), passes([0.3, 0.5], 1000), 0.5)
     assert bias is not None
     # the mean of two passes at 0.4 has the standard error 0.1, and the distance is as long as that to none
     assert (bias.value, bias.std_error) == pytest.approx((-0.1, 0.1))
 
 
 def test_where_hardly_more_rounds_can_be_filled_the_bias_is_not_known() -> None:
-    bias = estimate_bias(passes([0.4, 0.6], 500), [passes([0.1, 0.1], 510)], reward_spread=0.5)
+    bias = estimate_bias(passes([0.4, 0.6], 500), passes([0.1, 0.1], 510), reward_spread=0.5)
     assert bias is not None
     assert (bias.value, bias.std_error) == (0.0, 0.25)
 

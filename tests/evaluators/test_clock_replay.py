@@ -82,7 +82,7 @@ def test_exhaustion_says_how_far_it_got() -> None:
     reached = int((log.actions == 0).sum())
     for ask in (bc.trace, bc.evaluate):
         with pytest.raises(bc.HorizonNotReached, match=rf"250 rounds.* after {reached} rounds none of its 300"):
-            ask(log, bc.Fixed([1.0, 0.0, 0.0]), bc.ClockReplay(), horizon=250)
+            ask(log, bc.Fixed([1.0, 0.0, 0.0]), bc.ClockReplay(fill=False), horizon=250)
 
 
 @pytest.mark.parametrize("policy", [bc.UCB1(), bc.UCB1(batch_size=10)])
@@ -284,7 +284,7 @@ def test_replicates_that_make_no_sense_are_refused(replicates: Any, message: str
 
 def test_a_log_too_short_for_subsets_still_gives_a_value() -> None:
     log = uniform_log(300, 3)
-    options: dict[str, Any] = {"evaluator": bc.ClockReplay(), "reward_model": 0.5, "horizon": 250}
+    options: dict[str, Any] = {"evaluator": bc.ClockReplay(fill=False), "reward_model": 0.5, "horizon": 250}
     result = bc.evaluate(log, bc.RoundRobin(), **options, interval=bc.GroupJackknife())
     assert result.value == pytest.approx(0.5, abs=0.1)
     assert math.isnan(result.std_error)

@@ -85,13 +85,13 @@ def test_both_jackknives_agree() -> None:
 def test_a_horizon_that_some_passes_miss_is_refused_with_the_one_that_all_reach() -> None:
     log = bc.Log(None, [0, 1] * 20, [1.0, 0.0] * 20, [0.5] * 40)
     with pytest.raises(bc.HorizonNotReached, match="Ask for a horizon of at most"):
-        bc.evaluate(log, bc.UCB1(), bc.ClockReplay(), horizon=39, reward_model=0.5)
+        bc.evaluate(log, bc.UCB1(), bc.ClockReplay(fill=False), horizon=39, reward_model=0.5)
 
 
 def test_subsets_that_miss_the_horizon_give_no_standard_error() -> None:
     options = {**OPTIONS, "horizon": 250, "replicates": 60, "interval": bc.GroupJackknife()}
     log = bc.Log(None, np.arange(300) % 3, np.ones(300), np.full(300, 1 / 3))
-    estimate = bc.evaluate(log, bc.RoundRobin(), bc.ClockReplay(), **options)
+    estimate = bc.evaluate(log, bc.RoundRobin(), bc.ClockReplay(fill=False), **options)
     assert np.isnan(estimate.std_error)
     assert estimate.interval is None
     assert any("selected" in note for note in estimate.notes)

@@ -53,7 +53,8 @@ def assert_same_results(result: PassResult, expected: PassResult) -> None:
 @pytest.mark.parametrize("one_row", [False, True])
 @pytest.mark.parametrize("name", POLICIES)
 def test_one_pass_reads_what_passes_of_their_own_read(name: str, one_row: bool) -> None:
-    inputs, clock = inputs_with_readings(one_row=one_row), bc.ClockReplay()
+    clock = bc.ClockReplay()
+    inputs = clock.with_fresh_rewards(inputs_with_readings(one_row=one_row), None, 0)
     for rows in (None, np.arange(0, N, 2)):
         result = clock.run_pass(POLICIES[name], inputs, rows, np.random.SeedSequence(1))
         alone = clock.run_pass(POLICIES[name], inputs.without_readings(), rows, np.random.SeedSequence(1))
@@ -69,7 +70,7 @@ def test_one_pass_reads_what_passes_of_their_own_read(name: str, one_row: bool) 
 @pytest.mark.parametrize("reads_held_out", [False, True])
 def test_filled_passes_read_what_passes_of_their_own_read(reads_held_out: bool) -> None:
     clock = bc.ClockReplay(fill=True)
-    inputs = clock.with_fresh_means(inputs_with_readings(2 * N), None, 0)
+    inputs = clock.with_fresh_rewards(inputs_with_readings(2 * N), None, 0)
     for extra in (0.0, 0.1):
         options: dict[str, Any] = {"reads_held_out": reads_held_out, "extra": extra}
         result = clock.run_pass(POLICIES["batches"], inputs, None, np.random.SeedSequence(1), **options)

@@ -100,9 +100,9 @@ def stream(tmp_path: Path) -> bc.LogStream:
 
 def test_a_horizon_that_parts_do_not_reach_is_refused_with_the_remedy(stream: bc.LogStream) -> None:
     with pytest.raises(bc.HorizonNotReached, match=r"cut into 10 parts of about 40, .*read_log"):
-        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=60)
+        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(fill=False), horizon=60)
     with pytest.raises(bc.HorizonNotReached, match=r"cut into 20 parts of about 20, .*pool=\.\.\."):
-        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(pool=20), horizon=60)
+        bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(pool=20, fill=False), horizon=60)
 
 
 def test_what_parts_cannot_do_is_refused(stream: bc.LogStream) -> None:

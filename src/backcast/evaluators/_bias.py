@@ -12,6 +12,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
+from backcast._arrays import FloatArray
 from backcast.estimate import BiasEstimate
 from backcast.evaluators._passes import PassResult
 
@@ -33,33 +34,85 @@ def is_filled(passes: Sequence[PassResult]) -> bool:
 
 
 def estimate_bias(
-    full: Sequence[PassResult], more_filled: Sequence[Sequence[PassResult]], reward_spread: float
+    full: Sequence[PassResult], more_filled: Sequence[PassResult], reward_spread: float
 ) -> BiasEstimate | None:
     """Return the bias of the mean of full passes; None if passes that are filled more are needed and missing.
 
-    With ``s`` the filled share and ``theta(s) = theta(0) + b s``, the bias is ``b s`` of the full passes, ``b`` by
-    least squares through their point, from passes with the same random numbers. Where next to nothing is filled the
-    bias is taken as 0, with an error of the filled share times the spread of rewards; so it is where hardly more rounds
-    can be filled, because all events that the policy likes are exhausted together.
+    With ``s`` the filled share and ``theta(s) = theta(0) + b s``, the bias is ``b s`` of the full passes, ``b`` the
+    mean slope from full passes to those with the same random numbers that are filled more. Where next to nothing is
+    filled the bias is taken as 0, with an error of the filled share times the spread of rewards; so it is where hardly
+    more rounds can be filled, because all events that the policy likes are exhausted together.
 
     >>> def passes(value, filled):
     ...     return [PassResult(v, np.zeros(1), 8, 0.0, filled=np.arange(filled)) for v in (value - 0.25, value + 0.25)]
-    >>> estimate_bias(passes(0.5, 2), [passes(0.25, 4), passes(-0.25, 8)], 1.0).value
+    >>> estimate_bias(passes(0.5, 2), passes(0.25, 4), 1.0).value
     -0.25
 
-    By hand: the value falls by 1/4 from a quarter of filled rounds to a half, and by 3/4 to all of them: b = -1.
+    By hand: the value falls by 1/4 from a quarter of filled rounds to a half, and so it does from none to a quarter.
     """
     share = filled_share(full)
-    if share <= SMALL_SHARE:
-        return BiasEstimate(0.0, share * reward_spread, METHOD)
-    if not more_filled or not all(result.reached_horizon for passes in more_filled for result in passes):
+    if share > SMALL_SHARE and not all_reach_horizon(more_filled):
         return None
-    # passes with the same random numbers, so that the noise they share cancels
-    n = min(len(passes) for passes in (full, *more_filled))
-    values = np.array([[result.value for result in passes[:n]] for passes in (full, *more_filled)])
-    x = np.array([filled_share(passes[:n]) - filled_share(full[:n]) for passes in more_filled])
-    if x.max() < SMALLEST_INCREASE * share:
+    by_pass = bias_by_pass(full, more_filled)
+    if by_pass is None:
         return BiasEstimate(0.0, share * reward_spread, METHOD)
-    slopes = x @ (values[1:] - values[0]) / (x @ x)  # by pass
-    error = float(slopes.std(ddof=1)) / math.sqrt(n)
-    return BiasEstimate(float(slopes.mean()) * share, error * share, METHOD)
+    return _mean_bias(by_pass)
+
+
+def all_reach_horizon(passes: Sequence[PassResult]) -> bool:
+    """Return whether there are passes, and all of them reach the horizon."""
+    return bool(passes) and all(result.reached_horizon for result in passes)
+
+
+def bias_by_pass(full: Sequence[PassResult], more_filled: Sequence[PassResult]) -> FloatArray | None:
+    """Return what each pass shows of the bias, with the noise of its random numbers; None if it is not extrapolated."""
+    share = filled_share(full)
+    if share <= SMALL_SHARE:
+        return None
+    n = min(len(full), len(more_filled))
+    increase = filled_share(more_filled[:n]) - filled_share(full[:n])
+    if increase < SMALLEST_INCREASE * share:
+        return None
+    change = np.array([more.value - result.value for result, more in zip(full[:n], more_filled[:n], strict=True)])
+    return change * (share / increase)
+
+
+def estimate_difference_bias(
+    first: tuple[Sequence[PassResult], Sequence[PassResult], float],
+    second: tuple[Sequence[PassResult], Sequence[PassResult], float],
+) -> BiasEstimate | None:
+    """Return the bias of the difference of two values, given full passes, more filled ones and spread of both.
+
+    Both are run on the same random numbers, so that what filling does to both of them cancels.
+
+    >>> def passes(value, filled):
+    ...     return [PassResult(v, np.zeros(1), 8, 0.0, filled=np.arange(filled)) for v in (value - 0.25, value + 0.25)]
+    >>> pair = passes(0.5, 2), passes(0.25, 4), 1.0
+    >>> estimate_difference_bias(pair, pair)
+    BiasEstimate(value=0.0, std_error=0.0, method='more filled rounds, extrapolated to none')
+    """
+    biases = [estimate_bias(*each) for each in (first, second)]
+    if biases[0] is None or biases[1] is None:
+        return None
+    by_pass = [bias_by_pass(*each[:2]) for each in (first, second)]
+    if by_pass[0] is not None and by_pass[1] is not None:
+        return _mean_bias(by_pass[0] - by_pass[1])
+    error = math.hypot(biases[0].std_error, biases[1].std_error)
+    return BiasEstimate(biases[0].value - biases[1].value, error, METHOD)
+
+
+def combine_parts(by_part: Sequence[BiasEstimate]) -> BiasEstimate:
+    """Return the bias of the mean over parts of a stream; what is not extrapolated in a part is so in all of them.
+
+    >>> combine_parts([BiasEstimate(0.25, 0.5, METHOD), BiasEstimate(0.75, 0.5, METHOD)])
+    BiasEstimate(value=0.5, std_error=0.25, method='more filled rounds, extrapolated to none')
+    """
+    values, errors = (np.array([getattr(bias, name) for bias in by_part]) for name in ("value", "std_error"))
+    error = float(values.std(ddof=1)) / math.sqrt(values.size)
+    unknown = float(np.where(values == 0.0, errors, 0.0).mean())
+    return BiasEstimate(float(values.mean()), math.hypot(error, unknown), METHOD)
+
+
+def _mean_bias(by_pass: FloatArray) -> BiasEstimate:
+    error = float(by_pass.std(ddof=1)) / math.sqrt(by_pass.size)
+    return BiasEstimate(float(by_pass.mean()), error, METHOD)

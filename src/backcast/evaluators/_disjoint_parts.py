@@ -26,6 +26,7 @@ from backcast.errors import EvaluationError, HorizonNotReached, OptionError, Sto
 from backcast.estimate import (
     LOGGED,
     POLICY_VALUE,
+    BiasEstimate,
     Estimate,
     Interval,
     LogComputation,
@@ -34,6 +35,7 @@ from backcast.estimate import (
     block_edges,
     mean_curve,
 )
+from backcast.evaluators._bias import METHOD, combine_parts, estimate_bias, filled_share, is_filled
 from backcast.evaluators._curve_gains import Baseline, independent_after_learning, independent_gains
 from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import PassResult
@@ -61,7 +63,8 @@ HORIZONS_NOTE = (
 class PartResult(NamedTuple):
     """One policy on one part of a stream: the value of each pass, mean curve and certificate, fewest rounds.
 
-    ``reward`` is the mean of the logged rewards of the part, ``end_value`` the mean of V_t in the last round.
+    ``reward`` is the mean of the logged rewards of the part, ``end_value`` the mean of V_t in the last round,
+    ``filled_share`` the mean share of filled rounds, and ``bias`` the estimated bias because of them with its error.
     """
 
     values: FloatArray
@@ -70,6 +73,8 @@ class PartResult(NamedTuple):
     rounds: int
     reward: float
     end_value: float = math.nan
+    filled_share: float = 0.0
+    bias: tuple[float, float] = (0.0, 0.0)
 
 
 @dataclass(frozen=True)
@@ -97,11 +102,21 @@ class PartResults:
 
     def difference_precision(self, a: int, b: int) -> Precision:
         """Return the precision of the difference of two values."""
-        return self._precision([row[a].values - row[b].values for row in self.parts])
+        precision = self._precision([row[a].values - row[b].values for row in self.parts])
+        biases = [self.bias_estimate(policy) for policy in (a, b)]
+        return precision._replace(bias=math.hypot(*(0.0 if bias is None else bias.size for bias in biases)))
+
+    def bias_estimate(self, policy: int) -> BiasEstimate | None:
+        """Return the estimated bias of one policy's value due to filled rounds; None if no round was filled."""
+        if not any(row[policy].filled_share for row in self.parts):
+            return None
+        return combine_parts([BiasEstimate(*row[policy].bias, METHOD) for row in self.parts])
 
     def lift_precision(self, policy: int) -> Precision:
         """Return the precision of one policy's value minus the mean of the logged rewards, part by part."""
-        return self._precision([row[policy].values - row[policy].reward for row in self.parts])
+        bias = self.bias_estimate(policy)
+        precision = self._precision([row[policy].values - row[policy].reward for row in self.parts])
+        return precision if bias is None else precision._replace(bias=bias.size)
 
     def _precision(self, passes: Sequence[FloatArray]) -> Precision:
         return Precision(*split_variance(passes), len(passes) - 1, f"paired {self.method}")
@@ -121,6 +136,8 @@ class PartResults:
         results = [row[policy] for row in self.parts]
         values = self.part_values()[:, policy]
         error, low, high = student_interval(values, request.level)
+        bias = self.bias_estimate(policy)
+        low, high = _widen(low, high, error, bias)
         sampling, noise = split_variance([result.values for result in results])
         diagnostics = PartsDiagnostics(
             events=self.n_events,
@@ -130,6 +147,7 @@ class PartResults:
             bias_certificate=float(np.mean([result.certificate for result in results])),
             sampling_error=math.sqrt(sampling),
             monte_carlo_error=math.sqrt(noise),
+            filled_share=float(np.mean([result.filled_share for result in results])),
         )
         curves, edges, level = np.array([result.curve for result in results]), block_edges(self.horizon), request.level
         break_even = after_learning = None
@@ -147,6 +165,7 @@ class PartResults:
             evaluator=evaluator,
             curve=mean_curve(edges[1:], curves, level),
             horizon=self.horizon,
+            bias_estimate=bias,
             notes=self.notes,
             settings={"seed": request.seed, "level": request.level, "parts": len(results)},
             group_values=values,
@@ -154,6 +173,20 @@ class PartResults:
             after_learning=after_learning,
             _lift_precision=self.lift_precision(policy) if request.pairs_with_log else None,
         )
+
+
+def _widen(low: float, high: float, error: float, bias: BiasEstimate | None) -> tuple[float, float]:
+    """Return the ends of an interval whose standard error gets the size of the bias in quadrature.
+
+    >>> _widen(0.0, 1.0, 0.75, BiasEstimate(-1.0, 0.5, METHOD))
+    (-0.33..., 1.33...)
+
+    By hand: 3/4 and 1 in quadrature are 5/4, so the half-width of 1/2 becomes 5/6.
+    """
+    if bias is None or error == 0:
+        return low, high
+    added = (high - low) / 2 * (math.hypot(error, bias.size) / error - 1)
+    return low - added, high + added
 
 
 def split_variance(passes: Sequence[FloatArray]) -> tuple[float, float]:
@@ -195,6 +228,7 @@ class _PartJobs(NamedTuple):
 
     stream: LogStream
     passes: Sequence[OnePass]
+    fill_more: Callable[[OnePass], OnePass] | None
     policies: Sequence[Any]
     fixed_policies: Sequence[Any]
     reward_model: Any
@@ -215,11 +249,13 @@ def run_parts(
     n_parts: int | None,
     choose_pass: Callable[[Any, PassInputs, int], OnePass] | None = None,
     prepare: Callable[[PassInputs, Any, int], PassInputs] | None = None,
+    fill_more: Callable[[OnePass], OnePass] | None = None,
 ) -> PartResults:
     """Cut the stream and run passes over each part, for all policies with common randomness.
 
     ``choose_pass`` chooses the kind of pass of each policy by the first part; all parts have the same length.
-    ``prepare`` completes the inputs of passes over a part, given the reward model and a seed.
+    ``prepare`` completes the inputs of passes over a part, given the reward model and a seed; ``fill_more`` returns a
+    pass with more filled rounds, for the bias of those that are filled.
     """
     assert isinstance(request.log, LogStream)
     _check_options(request)
@@ -244,6 +280,7 @@ def run_parts(
     shared_by_parts = _PartJobs(
         stream=stream,
         passes=passes,
+        fill_more=fill_more,
         policies=policies,
         fixed_policies=request.fixed_policies,
         reward_model=request.reward_model,
@@ -331,12 +368,19 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     n_policies = len(jobs.policies)
     passes = [run_policies(jobs.passes, jobs.policies, inputs, None, [seed] * n_policies) for seed in seeds]
+    more_filled: list[list[PassResult]] = []
+    if jobs.fill_more is not None and any(is_filled(column) for column in zip(*passes, strict=True)):
+        more = [jobs.fill_more(one_pass) for one_pass in jobs.passes]
+        again = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
+        more_filled = [run_policies(more, jobs.policies, inputs, None, [seed] * n_policies) for seed in again]
     results = []
     for i in range(1 + len(jobs.readings)):
         read = inputs.read_as(i - 1) if i else inputs
-        reward = float(read.log.columns.rewards.mean())
-        columns = range(i * n_policies, (i + 1) * n_policies)
-        results += [_summarize([row[column] for row in passes], reward) for column in columns]
+        rewards = read.log.columns.rewards
+        reward = float(rewards.mean())
+        for column in range(i * n_policies, (i + 1) * n_policies):
+            own, filled_more = ([row[column] for row in rows] for rows in (passes, more_filled))
+            results.append(_summarize(own, filled_more, reward, float(rewards.std())))
         for policy in jobs.fixed_policies:
             values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
             results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
@@ -356,7 +400,9 @@ def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
     return sum(float((block.base + block.ratio * block.residual).sum()) for block in events.blocks()) / len(log)
 
 
-def _summarize(passes: list[PassResult], reward: float) -> PartResult:
+def _summarize(
+    passes: list[PassResult], more_filled: list[PassResult], reward: float, reward_spread: float
+) -> PartResult:
     rounds = min(result.rounds for result in passes)
     values = np.array([result.value for result in passes])
     if np.isnan(values).any():
@@ -364,7 +410,9 @@ def _summarize(passes: list[PassResult], reward: float) -> PartResult:
     curve = np.mean([result.curve for result in passes], axis=0)
     certificate = float(np.mean([result.certificate for result in passes]))
     end = float(np.mean([result.end_value for result in passes]))
-    return PartResult(values, curve, certificate, rounds, reward, end)
+    bias = estimate_bias(passes, more_filled, reward_spread)
+    facts = (0.0, 0.0) if bias is None else (bias.value, bias.std_error)
+    return PartResult(values, curve, certificate, rounds, reward, end, filled_share(passes), facts)
 
 
 def estimate_segments(evaluator: Evaluator, request: EvaluationRequest, segments: Segments) -> Estimate:
@@ -442,6 +490,10 @@ def _estimate_segment(
 def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
+    bias = None
+    if any(estimate.bias_estimate is not None for estimate in estimates):
+        bias = combine_parts([estimate.bias_estimate or BiasEstimate(0.0, 0.0, METHOD) for estimate in estimates])
+    low, high = _widen(low, high, error, bias)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
     horizons = {estimate.horizon for estimate in estimates if estimate.horizon is not None}
     if len(horizons) > 1:
@@ -459,6 +511,7 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         diagnostics=pool_diagnostics([estimate.diagnostics for estimate in estimates]),
         curve=average_curves(curves, request.level) if curves else None,
         horizon=min(horizons, default=None),
+        bias_estimate=bias,
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,

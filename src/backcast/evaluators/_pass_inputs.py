@@ -10,7 +10,8 @@ import numpy as np
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.readings import ReadColumns
 from backcast._readings import OutcomeReading, Reading, SegmentReading
-from backcast.evaluators._passes import NO_VALUES, PassResult
+from backcast.evaluators._fresh_rewards import FreshRewards
+from backcast.evaluators._passes import PassResult
 from backcast.log import Log
 
 NO_PREDICTIONS: FloatArray = np.zeros((0, 0, 0))
@@ -19,25 +20,25 @@ NO_PREDICTIONS: FloatArray = np.zeros((0, 0, 0))
 class PassInputs(NamedTuple):
     """What passes share: the events, their predicted rewards ``(n, K)`` (or one row for all), and the horizon.
 
-    ``fresh_means`` are the means of fresh rewards of each event, for rounds that are filled; empty if they are those of
-    ``predicted``. ``readings`` are the outcomes and segments to be read besides the reward, outcomes first, and
-    ``outcomes_predicted`` the predictions of the outcomes, ``(O, n, K)`` or ``(O, 1, K)``.
+    ``fresh`` are the fresh rewards of rounds that are filled, if any can be. ``readings`` are the outcomes and segments
+    to be read besides the reward, outcomes first, and ``outcomes_predicted`` the predictions of the outcomes,
+    ``(O, n, K)`` or ``(O, 1, K)``.
     """
 
     log: Log
     predicted: FloatArray
     horizon: int
-    fresh_means: FloatArray = NO_VALUES
+    fresh: FreshRewards | None = None
     readings: tuple[Reading, ...] = ()
     outcomes_predicted: FloatArray = NO_PREDICTIONS
 
     def of_rows(self, rows: IntArray) -> PassInputs:
         """Return the inputs of some of the events."""
         predicted = self.predicted if len(self.predicted) == 1 else self.predicted[rows]
-        means = self.fresh_means[rows] if self.fresh_means.size else self.fresh_means
+        fresh = None if self.fresh is None else self.fresh.of_rows(rows)
         outcomes = self.outcomes_predicted
         outcomes = outcomes if outcomes.shape[1] <= 1 else outcomes[:, rows]
-        return PassInputs(self.log[rows], predicted, self.horizon, means, self.readings, outcomes)
+        return PassInputs(self.log[rows], predicted, self.horizon, fresh, self.readings, outcomes)
 
     def with_readings(self, readings: Sequence[Reading], predict: Callable[[OutcomeReading], FloatArray]) -> PassInputs:
         """Return the inputs with what is to be read besides the reward, given how outcomes are predicted."""

@@ -27,7 +27,7 @@ from backcast.estimate import (
     block_edges,
     student_quantile,
 )
-from backcast.evaluators._bias import estimate_bias
+from backcast.evaluators._bias import estimate_bias, estimate_difference_bias
 from backcast.evaluators._curve_gains import (
     Baseline,
     SubsetCurves,
@@ -89,7 +89,8 @@ class ReplicateTable:
     Values are means of full passes only. Passes that did not reach the horizon are never left out of a mean: the value
     of those that did would be selected (see ``run_replicates``). Errors come from subsets if there are any (group
     jackknife), else from what full passes record (infinitesimal jackknife); there are none if ``values_only``.
-    ``more_filled`` are passes ``(levels, B, P)`` with more filled rounds, if a bias estimate needs them.
+    ``more_filled`` are passes ``(B, P)`` with more filled rounds, if a bias estimate needs them, and ``reward_spreads``
+    the standard deviations of what is read, by column.
     """
 
     full: list[list[PassResult]]
@@ -100,7 +101,8 @@ class ReplicateTable:
     groups: Groups
     notes: tuple[str, ...] = ()
     values_only: bool = False
-    more_filled: Sequence[list[list[PassResult]]] = ()
+    more_filled: Sequence[Sequence[PassResult]] = ()
+    reward_spreads: Sequence[float] = ()
 
     @property
     def method(self) -> str:
@@ -160,10 +162,11 @@ class ReplicateTable:
         short by chance.
         """
         if not self.member.size:
-            return self._paired(self.influences.of_difference(a, b))
+            return self._paired(self.influences.of_difference(a, b), self._difference_bias(a, b))
         subset, full = self.subset_values(), self.full_values()
         events = [row[a].event_values - row[b].event_values for row in self.full if not row[a].rows.size]
-        return self._paired_jackknife(subset[:, a] - subset[:, b], full[:, a] - full[:, b], events)
+        precision = self._paired_jackknife(subset[:, a] - subset[:, b], full[:, a] - full[:, b], events)
+        return precision._replace(bias=self._difference_bias(a, b))
 
     def _paired_jackknife(self, subset: FloatArray, full: FloatArray, events: list[FloatArray]) -> Precision:
         """Return the precision of a difference from its values on subsets, in full passes, and event by event."""
@@ -174,8 +177,8 @@ class ReplicateTable:
         precision = self._jackknife_precision(max(sampling, floor), influence, monte_carlo)
         return precision._replace(method=f"paired {self.method}")
 
-    def _paired(self, terms: ErrorTerms) -> Precision:
-        return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom, f"paired {self.method}")
+    def _paired(self, terms: ErrorTerms, bias: float) -> Precision:
+        return Precision(terms.sampling, terms.monte_carlo, terms.degrees_of_freedom, f"paired {self.method}", bias)
 
     def _jackknife_precision(self, sampling: float, influence: Influence, monte_carlo: float) -> Precision:
         """Return the precision with Satterthwaite's degrees of freedom: G - 1, unless subsets or passes add noise."""
@@ -189,11 +192,13 @@ class ReplicateTable:
 
     def fixed_difference_precision(self, policy: int, influences: FloatArray) -> Precision:
         """Return the precision of the difference to a fixed policy, given the influences of events on its value."""
+        bias = self.bias_estimate(policy)
+        size = 0.0 if bias is None else bias.size
         if not self.member.size:
-            return self._paired(self.influences.of_difference_to_fixed(policy, influences))
+            return self._paired(self.influences.of_difference_to_fixed(policy, influences), size)
         # on a subset, the value of the fixed policy is off by the mean influence of the events in it
         subset = self.subset_values()[:, policy] - self.groups.means(influences, self.member)
-        return self._paired_jackknife(subset, self.full_values()[:, policy], [])
+        return self._paired_jackknife(subset, self.full_values()[:, policy], [])._replace(bias=size)
 
     def all_precisions(self) -> list[Precision]:
         """Return the precision of all values and of all differences."""
@@ -270,7 +275,7 @@ class ReplicateTable:
         """Return the estimate of one policy."""
         value = float(self.values()[policy])
         error, interval, influences, groups, lift = math.nan, None, None, None, None
-        bias = self.bias_estimate(policy, request)
+        bias = self.bias_estimate(policy)
         if self.has_standard_errors:
             # a model that is fitted on a part of the log leaves the rest for the passes
             if request.pairs_with_log and isinstance(request.log, Log) and len(request.log) == self.n_events:
@@ -307,13 +312,23 @@ class ReplicateTable:
             _lift_precision=lift,
         )
 
-    def bias_estimate(self, policy: int, request: EvaluationRequest) -> BiasEstimate | None:
+    def bias_estimate(self, policy: int) -> BiasEstimate | None:
         """Return the estimated bias of one policy's value due to filled rounds; None if no round was filled."""
-        results = self.passes_of(policy)
-        if not self.has_standard_errors or not any(result.filled.size for result in results):
-            return None
-        spread = float(request.log.columns.rewards.std()) if isinstance(request.log, Log) else math.nan
-        return estimate_bias(results, [[row[policy] for row in rows] for rows in self.more_filled], spread)
+        return estimate_bias(*self._bias_inputs(policy)) if self._is_filled(policy) else None
+
+    def _difference_bias(self, a: int, b: int) -> float:
+        """Return the size of the estimated bias of a difference, 0 if no round was filled or it is not known."""
+        if not self._is_filled(a) and not self._is_filled(b):
+            return 0.0
+        bias = estimate_difference_bias(self._bias_inputs(a), self._bias_inputs(b))
+        return 0.0 if bias is None else bias.size
+
+    def _is_filled(self, policy: int) -> bool:
+        """Return whether rounds of a policy were filled; without spreads the run ended before its bias was known."""
+        return bool(self.reward_spreads) and any(row[policy].filled.size for row in self.full)
+
+    def _bias_inputs(self, policy: int) -> tuple[list[PassResult], list[PassResult], float]:
+        return self.passes_of(policy), [row[policy] for row in self.more_filled], self.reward_spreads[policy]
 
     def _curve(self, policy: int, level: float) -> LearningCurve:
         """Return the mean curve of the full passes, with the quantile of the interval and at least its error terms."""

@@ -68,15 +68,15 @@ def run_replicates(
     default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[PassInputs, int], HorizonNotReached],
-    more_filled: Sequence[Sequence[OnePass]] = (),
+    fill_more: Callable[[OnePass], OnePass] | None = None,
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
     ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
     out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors. Readings
     of the request are further columns of the table, as many as there are policies for each; they do not decide on the
-    number of passes, and a run that is stopped has none. ``more_filled`` are passes with more filled rounds, for the
-    bias of passes that are filled.
+    number of passes, and a run that is stopped has none. ``fill_more`` returns a pass with
+    more filled rounds, for the bias of those that are filled.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -88,7 +88,7 @@ def run_replicates(
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
     inputs = inputs.with_readings(request.readings, partial(_predict_outcome, request))
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
-    levels = (passes, *more_filled)
+    levels = (passes,) if fill_more is None else (passes, [fill_more(each) for each in passes])
     with closing(_Runner(levels, policies, inputs, request, groups, horizon_error)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
@@ -106,15 +106,19 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
 
     All policies run them if one of them needs them.
     """
-    if runner.n_levels == 1 or runner.stopped or not table.has_standard_errors:
+    if len(runner.passes) == 1 or runner.stopped or not table.has_standard_errors:
         return table
-    if not any(is_filled(table.passes_of(policy)) for policy in range(len(runner.policies))):
+    filled = [is_filled(table.passes_of(policy)) for policy in range(len(runner.policies))]
+    inputs = runner.inputs
+    read = [inputs.log, *(inputs.read_as(i).log for i in range(len(inputs.readings)))]
+    table = replace(table, reward_spreads=[float(log.columns.rewards.std()) for log in read for _ in runner.policies])
+    if not any(filled):
         return table
     try:
-        levels = [runner.filled_passes(level) for level in range(1, runner.n_levels)]
+        more_filled = runner.more_filled_passes()
     except StopEvaluation:
         return table
-    return replace(table, more_filled=levels) if min(map(len, levels)) == BIAS_PASSES else table
+    return replace(table, more_filled=more_filled) if len(more_filled) == BIAS_PASSES else table
 
 
 def _predict_outcome(request: EvaluationRequest, reading: OutcomeReading) -> FloatArray:
@@ -350,11 +354,6 @@ class _Runner:
         """Number of groups."""
         return self.groups.edges.size - 1
 
-    @property
-    def n_levels(self) -> int:
-        """Number of kinds of passes."""
-        return len(self.passes)
-
     def draw_groups(self, n_groups: int, number: int, *, is_pilot: bool = False) -> list[int]:
         """Draw the groups of a subset replicate."""
         key = (SeedKey.GROUPS, SeedKey.PILOT, number) if is_pilot else (SeedKey.GROUPS, number)
@@ -390,11 +389,11 @@ class _Runner:
             jobs.append(Job((name, n_groups, number), (groups, (*key, number), not is_pilot), n_events))
         return self._run(jobs)
 
-    def filled_passes(self, level: int) -> list[list[PassResult]]:
+    def more_filled_passes(self) -> list[list[PassResult]]:
         """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
         n = len(self.inputs.log)
         keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
-        return self._run([Job(("filled", level, i), (None, key, True, level), n) for i, key in enumerate(keys)])
+        return self._run([Job(("filled", i), (None, key, True, 1), n) for i, key in enumerate(keys)])
 
     def _run(self, jobs: Sequence[Job], *, shows_values: bool = False) -> list[list[PassResult]]:
         if self.stopped:

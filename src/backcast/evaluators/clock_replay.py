@@ -7,7 +7,7 @@ gets a history of about n rounds from a uniform log of n events, where rejection
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
 from itertools import pairwise
@@ -28,7 +28,8 @@ from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._bias import EXTRA_FACTOR
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
-from backcast.evaluators._pass_inputs import PassInputs
+from backcast.evaluators._fresh_rewards import FOLDS, FreshRewards, model_of_fresh_rewards
+from backcast.evaluators._pass_inputs import OnePass, PassInputs
 from backcast.evaluators._passes import (
     PassResult,
     between_event_variance,
@@ -44,11 +45,10 @@ from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import batch_size_of, is_learning
-from backcast.reward_models.cross_fitting import CrossFit, default_model
-from backcast.reward_models.low_variance import LowVariance
 
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
+FEWEST_FILLED_EVENTS = 2 * FOLDS  # of a log whose reward model is fitted without two of its folds
 SAFE_METER = 0.5  # meters that are not expected to be larger do not pass 1
 LARGEST_UNUSED_EXHAUSTION = 0.02  # exhausted mass per round up to which V_t is read on unused events (theory.md, 4)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
@@ -85,7 +85,7 @@ class ClockReplay(Parametrized):
     pool: int = 100_000
     tolerance: float = 0.05
     parts: int | None = None
-    fill: bool = False
+    fill: bool = True
     reading_interval: int = READING_INTERVAL
     needs_exchangeable: ClassVar[bool] = True
 
@@ -116,20 +116,21 @@ class ClockReplay(Parametrized):
                 pool=self.pool,
                 n_parts=self.parts,
                 choose_pass=self._choose_pass,
-                prepare=self.with_fresh_means,
+                prepare=self.with_fresh_rewards,
+                fill_more=fill_more if self.fill else None,
             )
         log, predicted = out_of_sample_predictions(request)
         horizon = request.horizon
         if horizon is None:
             horizon = self._supported_horizon(replace(request, policy=policies[0]), log, predicted)
-        inputs = self.with_fresh_means(PassInputs(log, predicted, horizon), request.reward_model, request.seed)
+        inputs = self.with_fresh_rewards(PassInputs(log, predicted, horizon), request.reward_model, request.seed)
         passes = [self._choose_pass(policy, inputs, request.seed) for policy in policies]
         return run_replicates(
             inputs,
             request,
             policies,
             one_pass=passes,
-            more_filled=[[partial(one_pass, extra=EXTRA_FACTOR) for one_pass in passes]] if self.fill else (),
+            fill_more=fill_more if self.fill else None,
             default_interval=InfinitesimalJackknife(),
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
@@ -175,7 +176,7 @@ class ClockReplay(Parametrized):
 
         The trial is not part of the value: to choose pass by pass would select among histories.
         """
-        if not self.fill or not self.may_exhaust(inputs.log, inputs.horizon) or len(inputs.log) < 2:
+        if inputs.fresh is None:
             return self.run_pass
         trial = self.run_pass(policy, inputs, None, seed_sequence(seed, SeedKey.TRIAL))
         if trial.reached_horizon and trial.certificate <= LARGEST_UNUSED_EXHAUSTION * trial.rounds:
@@ -195,15 +196,13 @@ class ClockReplay(Parametrized):
         """Run one pass over these rows (None: the whole log, or a pool of it).
 
         What is known of single events is reported for full passes only. With ``reads_held_out`` the history is drawn
-        from a random half of the events, and values are read on the other half. ``extra`` times the exhausted mass of a
+        from four fifths of the events, and values are read on the others. ``extra`` times the exhausted mass of a
         round is the probability to fill it although events are left, for the bias estimate.
         """
         rng = np.random.default_rng(seed)
         is_subset, n_events = rows is not None, len(inputs.log)
         if rows is None and n_events > self.pool:
             rows = np.sort(rng.choice(n_events, self.pool, replace=False))
-        if not inputs.fresh_means.size:
-            inputs = self.with_fresh_means(inputs, None, 0)
         if rows is not None:
             inputs = inputs.of_rows(rows)
         log, predicted, horizon = inputs[:3]
@@ -242,29 +241,36 @@ class ClockReplay(Parametrized):
     def make_fill(
         self, inputs: PassInputs, seed: np.random.SeedSequence, *, reads_held_out: bool = False, extra: float = 0.0
     ) -> Fill:
-        """Return what fills the rounds of a pass; its random numbers are separate, so that others stay the same."""
+        """Return what fills the rounds of a pass; its random numbers are separate, so that others stay the same.
+
+        Passes hold out one fold after another, by their number, with which the key of a seed ends. All events are then
+        read equally often.
+        """
         key = (*seed.spawn_key, SeedKey.FILL)
         rng = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key))
-        log, held_out = inputs.log, None
+        log, fresh, held_out = inputs.log, inputs.fresh, None
+        if fresh is None:
+            fresh = FreshRewards.from_predictions(log, inputs.predicted, np.random.default_rng(SeedKey.FILL))
+        means = fresh.own_means()
         if reads_held_out:
-            held_out = np.zeros(len(log), dtype=np.bool_)
-            held_out[rng.permutation(len(log))[: len(log) // 2]] = True
-        return Fill.from_log(log, inputs.fresh_means, inputs.horizon, rng, held_out, extra)
+            held_out, means = fresh.hold_out(int(seed.spawn_key[-1]) if seed.spawn_key else 0)
+        return Fill.from_log(log, means, inputs.horizon, rng, held_out, extra)
 
-    def with_fresh_means(self, inputs: PassInputs, reward_model: Any, seed: int) -> PassInputs:
-        """Return the inputs with means of fresh rewards.
+    def with_fresh_rewards(self, inputs: PassInputs, reward_model: Any, seed: int) -> PassInputs:
+        """Return the inputs with fresh rewards for rounds that are filled, if there may be any."""
+        log = inputs.log
+        if not self.fill or not self.may_exhaust(log, inputs.horizon) or len(log) < FEWEST_FILLED_EVENTS:
+            return inputs
+        rng = np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
+        model = model_of_fresh_rewards(reward_model, log)
+        if model is None:
+            return inputs._replace(fresh=FreshRewards.from_predictions(log, inputs.predicted, rng))
+        return inputs._replace(fresh=FreshRewards.from_model(log, model, rng))
 
-        ``LowVariance`` shrinks what it predicts, and a number says nothing about actions: a policy that learns from
-        them learns less than live. The default model takes their place (T = n/5, all rounds filled: error of the value
-        -0.039 with LowVariance, -0.003 with PerAction; docs/theory.md, section 4).
-        """
-        log, predicted = inputs.log, inputs.predicted
-        model = getattr(reward_model, "model", reward_model)
-        if self.fill and self.may_exhaust(log, inputs.horizon) and isinstance(model, LowVariance | int | float):
-            rng = np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
-            predicted = CrossFit(default_model(log)).predictions(log, rng).predicted
-        rows = np.arange(len(log)) if len(predicted) > 1 else 0
-        return inputs._replace(fresh_means=predicted[rows, log.columns.actions])
+
+def fill_more(one_pass: Callable[..., PassResult]) -> OnePass:
+    """Return the pass with more filled rounds, for the bias estimate."""
+    return partial(one_pass, extra=EXTRA_FACTOR)
 
 
 def _read(history: PassResult, read: ClockPass | FurtherReading, reports_events: bool) -> PassResult:
