@@ -26,6 +26,7 @@ from backcast.errors import EvaluationError, HorizonNotReached, OptionError, Sto
 from backcast.estimate import (
     LOGGED,
     POLICY_VALUE,
+    BiasEstimate,
     Estimate,
     Interval,
     LogComputation,
@@ -41,7 +42,7 @@ from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
 from backcast.evaluators._values_so_far import show_parts
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
-from backcast.intervals.learning import Segments, student_interval
+from backcast.intervals.learning import Segments, student_interval, widen_student
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import Policy, is_learning
@@ -442,6 +443,10 @@ def _estimate_segment(
 def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
+    interval = Interval(low, high, request.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE)
+    bias = _mean_bias([estimate.bias_estimate for estimate in estimates])
+    if bias is not None:
+        interval = widen_student(interval, error, bias, values.size - 1)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
     horizons = {estimate.horizon for estimate in estimates if estimate.horizon is not None}
     if len(horizons) > 1:
@@ -455,7 +460,8 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         estimates[0],
         value=float(values.mean()),
         std_error=error,
-        interval=Interval(low, high, request.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE),
+        interval=interval,
+        bias_estimate=bias,
         diagnostics=pool_diagnostics([estimate.diagnostics for estimate in estimates]),
         curve=average_curves(curves, request.level) if curves else None,
         horizon=min(horizons, default=None),
@@ -463,3 +469,17 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,
     )
+
+
+def _mean_bias(biases: Sequence[BiasEstimate | None]) -> BiasEstimate | None:
+    """Return the bias of the mean of independent values; None unless all of them have an estimate of it.
+
+    >>> mean = _mean_bias([BiasEstimate(0.5, 0.75, "subsets"), BiasEstimate(0.0, 1.0, "subsets")])
+    >>> mean.value, mean.std_error
+    (0.25, 0.625)
+    """
+    known = [bias for bias in biases if bias is not None]
+    if len(known) < len(biases):
+        return None
+    error = math.hypot(*(bias.std_error for bias in known)) / len(known)
+    return BiasEstimate(float(np.mean([bias.value for bias in known])), error, known[0].method)
