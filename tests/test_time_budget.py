@@ -65,7 +65,7 @@ class TestPlan:
     ) -> None:
         plan = plan_passes(seconds, (cost, 0.9 * cost), n_events, fewest, passes)
         assert min(fewest, n_events) <= plan.pool <= n_events
-        assert plan.passes == passes or 16 <= plan.passes <= 128
+        assert plan.passes == passes or 16 <= plan.passes <= 64
         smallest = plan.pool == min(fewest, n_events) and plan.passes == (passes or 16)
         assert smallest or plan.passes * plan.pool * 0.9 * cost <= CORES * seconds * (1 + 1e-9)
 
@@ -76,7 +76,7 @@ class TestPlan:
 
     def test_without_a_shortage_nothing_is_reduced(self) -> None:
         plan = plan_for_log(1e4, LOG, [POLICY], 40, 100_000, None, 0)
-        assert (plan.pool, plan.passes, plan.reading_interval) == (len(LOG), 128, 8)
+        assert (plan.pool, plan.passes, plan.reading_interval) == (len(LOG), 64, 8)
 
     def test_policies_and_readings_share_the_time(self) -> None:
         one = plan_for_log(0.1, LOG, [POLICY], 200, 100_000, None, 0)

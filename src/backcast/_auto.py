@@ -245,11 +245,11 @@ def _choose_in_log_order(request: EvaluationRequest, policies: Sequence[Any], or
     return chosen, completed, (f"{note}.", shortfall, BASELINE_NOTE)
 
 
-def _largest_certificate(evaluator: Any, request: EvaluationRequest, policies: Sequence[Any]) -> float:
+def _largest_certificate(evaluator: DRns | WC, request: EvaluationRequest, policies: Sequence[Any]) -> float:
     """Return the largest bias certificate of the policies; infinite if one of them does not reach the horizon."""
     trial = replace(request, reward_model=0.0, replicates=None, interval=None, execution=Execution())
     try:
-        estimates = [evaluator.estimate(replace(trial, policy=policy)) for policy in policies]
+        estimates = [evaluator.estimate_value(replace(trial, policy=policy), with_bias=False) for policy in policies]
     except HorizonNotReached:
         return math.inf
     return float(max(estimate.diagnostics.bias_certificate for estimate in estimates))

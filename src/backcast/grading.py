@@ -14,7 +14,7 @@ from typing import Any, Literal, NamedTuple, TypeAlias
 from backcast._display import NotebookDisplay
 from backcast._format import MISSING, NO_INTERVAL, format_bias, format_number, format_percent, round_up
 from backcast.diagnostics import ModelDiagnostics, PermutedDiagnostics, ReplayDiagnostics
-from backcast.estimate import BiasEstimate, Estimate
+from backcast.estimate import POLICY_VALUE, BiasEstimate, Estimate
 
 Grade: TypeAlias = Literal["", "good", "fair", "poor"]
 
@@ -26,7 +26,10 @@ SMALL_CERTIFICATE, TOLERATED_CERTIFICATE, USELESS_CERTIFICATE = 0.01, 0.05, 0.5
 FEW_EVENTS, WANTED_EVENTS, MANY_EVENTS = 30, 100, 1000
 LARGE_BIAS = 3.0  # standard errors from which a bias is too large for an interval to be worth its level
 SMALL_FILLED_SHARE = 0.02  # filled rounds that cannot matter much
-BIAS_MEANING = "Estimated bias of the value because the log ran out of events, with its standard error."
+BIAS_MEANING = (
+    "Estimated bias of the value because the log ran out of events or acceptance probabilities were cut at 1, with its "
+    "standard error."
+)
 FEWEST_HISTORIES = 3  # independent histories below which an estimate carries no decision
 FAR_FROM_ONE = 5.0  # standard errors of the mean weight from 1; the odds of chance are 6e-7
 WANTED_PROBABILITY = 0.05  # of a rare action, in advice on how to log
@@ -148,15 +151,17 @@ def grade_diagnostics(estimate: Estimate) -> list[GradedDiagnostic]:
 def _judge_bias(bias: BiasEstimate, estimate: Estimate) -> Judgement:
     """Judge the bias estimate against the standard error.
 
-    The interval is widened by the bias or by its error, whichever is larger. Above three standard errors most of its
-    width is this term, which is itself an extrapolation.
+    An interval for V_T is widened by the bias or by its error, whichever is larger. Above three standard errors most of
+    its width is this term, which is itself an extrapolation.
     """
     if math.isnan(estimate.std_error):
         return Judgement()
     if bias.size <= estimate.std_error / 2:
         return Judgement("good", "small compared with the standard error")
     if bias.size <= LARGE_BIAS * estimate.std_error:
-        return Judgement("fair", "not small compared with the standard error; the interval is widened by it")
+        widened = estimate.interval is not None and estimate.interval.estimand == POLICY_VALUE
+        widening = "; the interval is widened by it" if widened else ""
+        return Judgement("fair", f"not small compared with the standard error{widening}")
     return Judgement("poor", "larger than three standard errors, or not known more precisely than that")
 
 

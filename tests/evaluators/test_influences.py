@@ -54,7 +54,7 @@ def test_groups_of_a_jackknife_have_its_value_and_nearly_its_error() -> None:
 
 
 def test_segments_keep_their_values() -> None:
-    estimate = bc.evaluate(LOG, bc.UCB1(), bc.DRns(q=0.0), horizon=5, interval=bc.Segments(5), reward_model=0.5)
+    estimate = bc.evaluate(LOG, bc.UCB1(), bc.WC(), horizon=5, interval=bc.Segments(5), reward_model=0.5)
     assert estimate.group_values is not None
     error, low, high = student_interval(estimate.group_values, 0.95)
     assert (error, low, high) == (estimate.std_error, estimate.interval.low, estimate.interval.high)

@@ -61,7 +61,8 @@ class MultiplierSchedule:
 
     By the ``q``-quantile of the ratios observed, or not at all (``q`` None), or as ``calibrate`` computes it for the
     present policy, every ``refresh`` acceptances. ``warm_up`` events fill the ratios before the first one; ``carry``
-    keeps the ratios from one trajectory to the next.
+    keeps the ratios from one trajectory to the next. ``scale`` multiplies every c_t: above 1 more is accepted and more
+    acceptance probabilities are cut at 1, for bias estimates.
     """
 
     c_max: float = 1.0
@@ -70,6 +71,7 @@ class MultiplierSchedule:
     warm_up: Log | None = None
     calibrate: Callable[[Any], float] | None = None
     refresh: int = 1
+    scale: float = 1.0
 
 
 @dataclass(frozen=True)
@@ -201,7 +203,8 @@ class ReplayRun:
         self._rng, self._n_events, self._driver, self._block_size = rng, n_events, driver, block_size
         self._record_order, self._record_batches = record_order, record_batches
         adaptive = schedule.q is not None and schedule.calibrate is None
-        self._constants = ReplayConstants(float(schedule.c_max), adaptive, *map(float, reward_range))
+        limits = float(schedule.c_max), float(schedule.scale)
+        self._constants = ReplayConstants(*limits, adaptive, *map(float, reward_range))
         self._max_accepted = NEVER if horizon is None else horizon
         self._ratios: RunningQuantile | None = None
         self._open: _OpenTrajectory | None = None
@@ -285,7 +288,7 @@ class ReplayRun:
             c = min(c, self.schedule.calibrate(policy))
         elif self._constants.adaptive and self._ratios.counts[TOTAL] > 0:
             c = float(min(c, quantile(self._ratios)))
-        return _OpenTrajectory.start(policy, new_trajectory(c, self._constants))
+        return _OpenTrajectory.start(policy, new_trajectory(self._constants.scale * c, self._constants))
 
     def _initial_ratios(self, policy: Any) -> RunningQuantile:
         warm_up = self.schedule.warm_up
@@ -386,8 +389,8 @@ class ReplayRun:
             trajectory.earlier_batches, trajectory.due = [], trajectory.batch_size
         refresh = self.schedule.refresh
         if self.schedule.calibrate is not None and trajectory.accepted > 0 and trajectory.accepted % refresh == 0:
-            c = self.schedule.calibrate(trajectory.policy)
-            set_multiplier(trajectory.sums[0], min(self._constants.c_max, c))
+            c = min(self._constants.c_max, self.schedule.calibrate(trajectory.policy))
+            set_multiplier(trajectory.sums[0], self._constants.scale * c)
 
     def _collect_accepted(self, trajectory: _OpenTrajectory, part: _FedPart) -> None:
         n = int(part.accepted.filled[0])

@@ -83,9 +83,10 @@ class EventArrays(NamedTuple):
 
 
 class ReplayConstants(NamedTuple):
-    """Constants of a replay: largest multiplier, whether a quantile adapts it, known reward range."""
+    """Constants of a replay: largest multiplier, factor on all, whether a quantile adapts them, known reward range."""
 
     c_max: float
+    scale: float
     adaptive: bool
     reward_low: float
     reward_high: float
@@ -279,7 +280,7 @@ def record_acceptance(trajectory: Any, k: int, reward: float, constants: ReplayC
     trajectory.closed_reward = trajectory.reward
     trajectory.closed_weight = trajectory.weight
     if constants.adaptive:
-        set_multiplier(trajectory, min(constants.c_max, quantile(records.ratios)))
+        set_multiplier(trajectory, constants.scale * min(constants.c_max, quantile(records.ratios)))
 
 
 @inlined
@@ -372,6 +373,7 @@ class PackedReplay(NamedTuple):
     uniforms: FloatArray
     learned: FloatArray
     c_max: float
+    scale: float
     adaptive: bool
     reward_low: float
     reward_high: float
@@ -409,7 +411,7 @@ def replay_scored_block(
     """Process events ``start..stop-1``, for which a Python policy returned these probabilities."""
     p = PackedReplay(*packed)
     events = EventArrays(p.actions, p.rewards, p.propensities, p.predicted, p.available, p.uniforms, p.learned)
-    constants = ReplayConstants(p.c_max, p.adaptive, p.reward_low, p.reward_high)
+    constants = ReplayConstants(p.c_max, p.scale, p.adaptive, p.reward_low, p.reward_high)
     records = ReplayRecords(
         p.trajectory,
         RunningQuantile(p.ratios_low, p.ratios_high, p.ratios_counts, p.ratios_ceiling, p.ratios_q),

@@ -17,7 +17,7 @@ from backcast.estimate import BiasEstimate
 from backcast.evaluators._passes import PassResult
 
 EXTRA_FACTOR = 3.0  # times the exhausted mass of a round: probability that it is filled although events are left
-BIAS_PASSES = 32  # that are filled more
+BIAS_PASSES = 16  # that are filled more
 SMALLEST_INCREASE = 0.1  # of the filled share, from which the extrapolation to none is made
 SMALL_SHARE = 0.002  # of filled rounds, up to which the bias is negligible
 METHOD = "more filled rounds, extrapolated to none"

@@ -43,7 +43,7 @@ from backcast.evaluators._replicates import outcome_model
 from backcast.evaluators._reward_predictions import PredictedPart, out_of_sample_predictions
 from backcast.evaluators._values_so_far import show_parts
 from backcast.evaluators._weighted_events import WeightedLog, weight_doubly_robust
-from backcast.intervals.learning import Segments, student_interval
+from backcast.intervals.learning import Segments, student_interval, widen_student
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import Policy, is_learning
@@ -137,7 +137,9 @@ class PartResults:
         values = self.part_values()[:, policy]
         error, low, high = student_interval(values, request.level)
         bias = self.bias_estimate(policy)
-        low, high = _widen(low, high, error, bias)
+        interval = Interval(low, high, request.level, self.method, "independent", POLICY_VALUE)
+        if bias is not None:
+            interval = widen_student(interval, error, bias, len(results) - 1)
         sampling, noise = split_variance([result.values for result in results])
         diagnostics = PartsDiagnostics(
             events=self.n_events,
@@ -159,7 +161,7 @@ class PartResults:
         return Estimate(
             value=float(values.mean()),
             std_error=error,
-            interval=Interval(low, high, request.level, "Student over parts", "independent", POLICY_VALUE),
+            interval=interval,
             diagnostics=diagnostics,
             policy=request.policy_name,
             evaluator=evaluator,
@@ -173,20 +175,6 @@ class PartResults:
             after_learning=after_learning,
             _lift_precision=self.lift_precision(policy) if request.pairs_with_log else None,
         )
-
-
-def _widen(low: float, high: float, error: float, bias: BiasEstimate | None) -> tuple[float, float]:
-    """Return the ends of an interval whose standard error gets the size of the bias in quadrature.
-
-    >>> _widen(0.0, 1.0, 0.75, BiasEstimate(-1.0, 0.5, METHOD))
-    (-0.33..., 1.33...)
-
-    By hand: 3/4 and 1 in quadrature are 5/4, so the half-width of 1/2 becomes 5/6.
-    """
-    if bias is None or error == 0:
-        return low, high
-    added = (high - low) / 2 * (math.hypot(error, bias.size) / error - 1)
-    return low - added, high + added
 
 
 def split_variance(passes: Sequence[FloatArray]) -> tuple[float, float]:
@@ -490,10 +478,10 @@ def _estimate_segment(
 def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple[str, ...]) -> Estimate:
     values = np.array([estimate.value for estimate in estimates])
     error, low, high = student_interval(values, request.level)
-    bias = None
-    if any(estimate.bias_estimate is not None for estimate in estimates):
-        bias = combine_parts([estimate.bias_estimate or BiasEstimate(0.0, 0.0, METHOD) for estimate in estimates])
-    low, high = _widen(low, high, error, bias)
+    interval = Interval(low, high, request.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE)
+    bias = _mean_bias([_known_bias(estimate) for estimate in estimates])
+    if bias is not None:
+        interval = widen_student(interval, error, bias, values.size - 1)
     curves = [estimate.curve for estimate in estimates if estimate.curve is not None]
     horizons = {estimate.horizon for estimate in estimates if estimate.horizon is not None}
     if len(horizons) > 1:
@@ -507,12 +495,33 @@ def _combine(estimates: list[Estimate], request: EvaluationRequest, notes: tuple
         estimates[0],
         value=float(values.mean()),
         std_error=error,
-        interval=Interval(low, high, request.level, f"{values.size} disjoint segments", "independent", POLICY_VALUE),
+        interval=interval,
+        bias_estimate=bias,
         diagnostics=pool_diagnostics([estimate.diagnostics for estimate in estimates]),
         curve=average_curves(curves, request.level) if curves else None,
         horizon=min(horizons, default=None),
-        bias_estimate=bias,
         notes=notes,
         settings={**common, "seed": request.seed, "segments": len(estimates)},
         group_values=values,
     )
+
+
+def _known_bias(estimate: Estimate) -> BiasEstimate | None:
+    """Return the bias estimate of a segment, 0 if clock replay filled none of its rounds."""
+    if estimate.bias_estimate is None and estimate.diagnostics.to_dict().get("filled_share") == 0.0:
+        return BiasEstimate(0.0, 0.0, METHOD)
+    return estimate.bias_estimate
+
+
+def _mean_bias(biases: Sequence[BiasEstimate | None]) -> BiasEstimate | None:
+    """Return the bias of the mean of independent values; None unless all of them have an estimate of it.
+
+    >>> mean = _mean_bias([BiasEstimate(0.5, 0.75, "subsets"), BiasEstimate(0.0, 1.0, "subsets")])
+    >>> mean.value, mean.std_error
+    (0.25, 0.625)
+    """
+    known = [bias for bias in biases if bias is not None]
+    if len(known) < len(biases):
+        return None
+    error = math.hypot(*(bias.std_error for bias in known)) / len(known)
+    return BiasEstimate(float(np.mean([bias.value for bias in known])), error, known[0].method)

@@ -20,6 +20,7 @@ from backcast.estimate import (
     CURVE_POINTS,
     POLICY_VALUE,
     PROGRESSIVE_VALUE,
+    BiasEstimate,
     Estimate,
     Interval,
     LearningCurve,
@@ -32,7 +33,7 @@ from backcast.evaluators._reward_predictions import (
     with_stream_model,
 )
 from backcast.evaluators._stream_checkpoint import StreamCheckpoint
-from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval
+from backcast.intervals.learning import Anytime, TheoremTwo, deviation_bound, student_interval, widen_student
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import start_copy, update_on_events
@@ -65,7 +66,7 @@ class ReplayResult:
     """Trajectories of a replay, sums by round, and the log it ran on (None for a stream, or if it was stopped).
 
     ``value_range`` contains rewards and predictions, which bounds on a single event need. ``looks_ahead`` is whether
-    the reward model was fitted on later events too.
+    the reward model was fitted on later events too; ``predictions`` are its predictions, of a log in memory.
     """
 
     trajectories: list[Trajectory]
@@ -78,6 +79,7 @@ class ReplayResult:
     c_max: float
     notes: tuple[str, ...] = ()
     looks_ahead: bool = False
+    predictions: FloatArray | None = None
 
     @classmethod
     def from_run(cls, run: ReplayRun, trajectories: list[Trajectory], log: Log | None = None) -> ReplayResult:
@@ -165,7 +167,7 @@ def replay_request(request: EvaluationRequest, schedule: MultiplierSchedule) -> 
             on_progress=request.execution.on_progress,
         )
         looks_ahead = isinstance(as_out_of_sample(request.reward_model), CrossFit | Split)
-        result = replace(result, looks_ahead=looks_ahead)
+        result = replace(result, looks_ahead=looks_ahead, predictions=predictions)
     if not result.complete:
         last = result.trajectories[-1]
         n_events = int(last.sums["events"])
@@ -345,13 +347,17 @@ def replay_curve(curve: CurveSums, level: float) -> LearningCurve:
     return LearningCurve(rounds, value, value - half_width, value + half_width)
 
 
-def doubly_robust_estimate(request: EvaluationRequest, result: ReplayResult, name: str, *, estimated: bool) -> Estimate:
+def doubly_robust_estimate(
+    request: EvaluationRequest, result: ReplayResult, name: str, *, estimated: bool, bias: BiasEstimate | None = None
+) -> Estimate:
     """Return the mean of ``R / C`` over the complete trajectories (step 3) with its interval.
 
-    ``ReplayResult.complete`` states why this mean does not select.
+    ``ReplayResult.complete`` states why this mean does not select. An interval for V_T is widened by a bias estimate.
     """
     values = result.values(lambda trajectory: trajectory.value)
     error, interval, notes = replay_interval(request, result, values)
+    if bias is not None and interval.estimand == POLICY_VALUE:
+        interval = widen_student(interval, error, bias, values.size - 1)
     log = result.log
     return Estimate(
         value=float(values.mean()),
@@ -362,6 +368,7 @@ def doubly_robust_estimate(request: EvaluationRequest, result: ReplayResult, nam
         evaluator=name,
         curve=replay_curve(result.curve, request.level),
         horizon=request.horizon,
+        bias_estimate=bias,
         notes=(*result.notes, *notes),
         settings={"seed": request.seed, "level": request.level},
         _progressive=None

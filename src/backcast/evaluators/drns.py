@@ -22,6 +22,7 @@ from backcast._validation import at_least, count, share
 from backcast.diagnostics import PermutedDiagnostics
 from backcast.errors import EvaluationError, HorizonNotReached, OptionError, StopEvaluation
 from backcast.estimate import Estimate, block_edges
+from backcast.evaluators._acceptance_bias import estimate_acceptance_bias
 from backcast.evaluators._pass_inputs import PassInputs, repeat_for_readings
 from backcast.evaluators._passes import PassResult
 from backcast.evaluators._replay import doubly_robust_estimate, replay, replay_request
@@ -51,12 +52,18 @@ class _ReplayEvaluator(Parametrized):
 
     def estimate(self, request: EvaluationRequest) -> Estimate:
         """Estimate by ``R / C``, averaged over complete trajectories, and over permutations if replicates are given."""
+        return self.estimate_value(request, with_bias=True)
+
+    def estimate_value(self, request: EvaluationRequest, *, with_bias: bool) -> Estimate:
+        """Estimate by the rule in force; the bias of a pass in log order takes further passes."""
         table = self.run_jointly(request, [request.policy])
         if table is not None:
             return self.estimate_of(0, table, request)
         estimated = request.log.propensities_estimated
         request, schedule = self.plan_replay(request)
-        return doubly_robust_estimate(request, replay_request(request, schedule), self.name, estimated=estimated)
+        result = replay_request(request, schedule)
+        bias = estimate_acceptance_bias(request, schedule, result) if with_bias else None
+        return doubly_robust_estimate(request, result, self.name, estimated=estimated, bias=bias)
 
     def run_jointly(self, request: EvaluationRequest, policies: Sequence[Any]) -> ReplicateTable | None:
         """Replay permutations for all policies on common events and randomness; None if no replicates are requested."""
@@ -240,13 +247,13 @@ def _select_q(evaluator: DRns, request: EvaluationRequest) -> Estimate:
     """Try a grid of q on the same events and draws, and choose by SLOPE++.
 
     Standard error and interval are those of the smallest q that reached the horizon, extended to contain the value,
-    because the bias of the chosen q cannot be estimated.
+    because it is chosen by the same events. There is no bias estimate: SLOPE++ compares levels of acceptance itself.
     """
     estimates: dict[float, Estimate] = {}
     error: HorizonNotReached | None = None
     for q in Q_GRID:
         try:
-            estimates[q] = replace(evaluator, q=q).estimate(request.scoped(f"q-{q:g}"))
+            estimates[q] = replace(evaluator, q=q).estimate_value(request.scoped(f"q-{q:g}"), with_bias=False)
         except HorizonNotReached as too_short:
             error = too_short
         except StopEvaluation:

@@ -7,7 +7,7 @@ reported as a standard error. Leaving groups of events out does: the change of t
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
@@ -16,7 +16,7 @@ from scipy import special
 from backcast._arrays import FloatArray
 from backcast._validation import at_least, count
 from backcast.errors import OptionError
-from backcast.estimate import Estimate, Interval, student_quantile
+from backcast.estimate import BiasEstimate, Estimate, Interval, student_quantile
 
 
 @runtime_checkable
@@ -293,3 +293,17 @@ def student_interval(values: FloatArray, level: float) -> tuple[float, float, fl
     half_width = student_quantile(level, m - 1) * error
     mean = float(values.mean())
     return error, mean - half_width, mean + half_width
+
+
+def widen_student(interval: Interval, error: float, bias: BiasEstimate, degrees_of_freedom: float) -> Interval:
+    """Return Student's interval about the same centre for the standard error and the size of a bias together.
+
+    >>> interval = Interval(-3.0, 3.0, 0.5, "Student", "independent", "V_T")
+    >>> widened = widen_student(interval, 3.0, BiasEstimate(4.0, 1.0, "more filled rounds"), 1)
+    >>> round(widened.low, 6), round(widened.high, 6)
+    (-5.0, 5.0)
+
+    By hand: Student's quartile with 1 degree of freedom is 1, and the root of 9 + 16 is 5.
+    """
+    added = student_quantile(interval.level, degrees_of_freedom) * (math.hypot(error, bias.size) - error)
+    return replace(interval, low=interval.low - added, high=interval.high + added)
