@@ -37,11 +37,15 @@ def make_draws(kind: str, n: int, rng: np.random.Generator) -> tuple[Any, Any]:
         return rng.normal(size=n), rng.uniform(0.5, 2, size=n)
     if kind == "two groups":
         return np.where(np.arange(n) < n // 2, 0.0, -1.5) + 0.1 * rng.normal(size=n), rng.uniform(0.9, 1.1, size=n)
+    if kind == "one wide":
+        return rng.normal(size=n), np.where(np.arange(n) == 0, rng.uniform(1, 8), 1.0)
+    if kind == "one narrow":
+        return rng.normal(size=n) / 3, np.where(np.arange(n) == 0, rng.uniform(0.1, 1), 1.0)
     sds = 10 ** rng.uniform(-3, 0.5, size=n)
     return (rng.normal(size=n) if kind == "all scales" else sds * rng.normal(-2, 1, size=n)), sds
 
 
-@pytest.mark.parametrize("kind", ["alike", "similar", "two groups", "all scales", "nested"])
+@pytest.mark.parametrize("kind", ["alike", "similar", "two groups", "one wide", "one narrow", "all scales", "nested"])
 @pytest.mark.parametrize("n", [2, 3, 5, 10, 40])
 def test_the_error_is_at_most_what_is_stated(kind: str, n: int) -> None:
     rng = np.random.default_rng(n)

@@ -12,6 +12,7 @@ from backcast._arrays import Contexts, FloatArray, IntArray, is_sparse
 from backcast._parameters import Parametrized
 from backcast.errors import OptionError
 from backcast.log import Log, replace_columns
+from backcast.reward_models._ridge_solution import solve_ridge
 
 MAX_CLASSES = 100  # rewards with more distinct values are a quantity, not classes
 RARE_CLASS = 10  # a class with fewer examples may make a classifier's internal cross-validation fail
@@ -358,11 +359,14 @@ def fit_regression(estimator: Any, features: Contexts, rewards: FloatArray, weig
     weights = None if weights is None else scale_to_mean_one(weights)
     if features.shape[1] == 0 or (rewards == rewards[0]).all():
         return ConstantPrediction(float(np.average(rewards, weights=weights)))
+    if estimator is None and not is_sparse(features):
+        solution = solve_ridge(np.asarray(features), rewards, weights)
+        if solution is not None:
+            return solution
     from sklearn.base import clone, is_classifier
     from sklearn.linear_model import Ridge
 
-    # the features are a copy already
-    estimator = Ridge(alpha=1.0, copy_X=False) if estimator is None else clone(estimator)
+    estimator = Ridge(alpha=1.0, copy_X=False) if estimator is None else clone(estimator)  # features are a copy
     fit_options = {} if weights is None else {_weight_keyword(estimator): weights}
     if not is_classifier(estimator):
         return _FlatRegressor(estimator.fit(features, rewards, **fit_options))
