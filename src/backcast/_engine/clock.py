@@ -279,7 +279,6 @@ def play_rounds(
     if fired.size == 0:
         return fired, tau
     end = t + fired.size
-    rounds.order[t:end] = fired
     times = np.empty(fired.size)  # at which the rounds begin
     times[0] = tau
     for i in range(fired.size):
@@ -288,8 +287,12 @@ def play_rounds(
         if i + 1 < fired.size:
             times[i + 1] = tau
         use_event(k, tau, events.uniforms, meters)
-        rounds.reward[t + i] = events.learned[k]
-    rounds.exhausted[t:end] = exhausted_masses(times, rounds.order[:end], meters)
+        rounds.order[t + i], rounds.reward[t + i] = k, events.learned[k]
+    masses = exhausted_masses(times, rounds.order[:end], meters)
+    # a loop, here and elsewhere: the first assignment of an array to a slice takes Numba 4 seconds to compile, for the
+    # message of arrays that do not fit
+    for i in range(fired.size):
+        rounds.exhausted[t + i] = masses[i]
     _record_edges(t, end, tau, events.uniforms, meters, rounds)
     return fired, tau
 
@@ -314,7 +317,8 @@ def _record_edges(t: int, end: int, tau: float, thresholds: FloatArray, meters: 
     for j in range(rounds.edges.size):
         if t < rounds.edges[j] <= end:
             record_compensators(tau, thresholds, meters, rounds.compensator[j])
-            rounds.readings[j, :] = meters.reading
+            for k in range(meters.reading.size):
+                rounds.readings[j, k] = meters.reading[k]
 
 
 @compiled
@@ -475,7 +479,8 @@ def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: 
             score(state, view, k, events.available, target[k])
         if same_everywhere:
             for k in range(1, n):
-                target[k] = target[0]
+                for a in range(target.shape[1]):
+                    target[k, a] = target[0, a]
         set_speeds_and_values(events, target, 0, meters)
         if rounds.further.changed.size > 0:
             change_outcomes(events, np.arange(n), target, t, rounds.further)
