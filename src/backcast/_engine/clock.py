@@ -70,6 +70,9 @@ NO_EDGES: IntArray = np.zeros(0, dtype=np.int64)
 SCORING_BLOCK = 1 << 14  # events that a Python policy scores per call
 FIRST_LONG_SPAN = 64  # rounds from which one reading of V_t may serve several of them: at most 1 in 32
 SPAN_SHARE = 32
+# A literal 0 has a type of its own in Numba, for which play_rounds would be compiled a second time: 6 seconds of
+# processor time.
+FIRST_ROUND: int = np.int64(0)  # type: ignore[assignment]  # to Python an integer as any other
 
 
 class Rounds(NamedTuple):
@@ -438,7 +441,7 @@ def _pass_by_action(
 ) -> int:
     n_actions = table.exact.size
     changed = np.ones(n_actions, dtype=np.bool_)
-    t, tau = 0, 0.0
+    t, tau = FIRST_ROUND, 0.0
     while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for a in range(n_actions):
@@ -472,7 +475,7 @@ def _pass_by_action(
 def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: bool, meters: Any, rounds: Any) -> int:
     n = events.actions.size
     target = np.empty((n, events.predicted.shape[1]))
-    t, tau = 0, 0.0
+    t, tau = FIRST_ROUND, 0.0
     while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for k in range(1 if same_everywhere else n):
