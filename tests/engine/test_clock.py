@@ -7,10 +7,13 @@ from typing import Any
 import numba
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 import backcast as bc
 from backcast._engine.clock import NO_EDGES, Rounds, run_clock_pass
 from backcast._engine.filling import Fill
+from backcast._engine.meters import smallest_of_rank
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.contexts import view_of, with_columns
 from backcast.policies._ridge import learn_linear, with_predictions
@@ -74,3 +77,15 @@ def test_updated_predictions_are_the_computed_ones() -> None:
     assert np.abs(state.ridge.means).max() > 0.1
     np.testing.assert_allclose(state.ridge.means, fresh.means, atol=1e-12)
     np.testing.assert_allclose(state.ridge.variances, fresh.variances, atol=1e-12)
+
+
+TIMES = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 3.0, np.inf, np.nan])  # few, so that there are ties
+
+
+@given(values=st.lists(TIMES, min_size=1, max_size=40), data=st.data())
+def test_selection_finds_the_value_of_a_rank(values: list[float], data: st.DataObject) -> None:
+    rank = data.draw(st.integers(0, len(values) - 1))
+    array = np.array(values)
+    before = array.copy()
+    assert smallest_of_rank(array, rank) == np.sort(np.where(np.isnan(array), np.inf, array))[rank]
+    np.testing.assert_array_equal(array, before)

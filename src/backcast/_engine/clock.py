@@ -70,6 +70,9 @@ NO_EDGES: IntArray = np.zeros(0, dtype=np.int64)
 SCORING_BLOCK = 1 << 14  # events that a Python policy scores per call
 FIRST_LONG_SPAN = 64  # rounds from which one reading of V_t may serve several of them: at most 1 in 32
 SPAN_SHARE = 32
+# A literal 0 has a type of its own in Numba, for which play_rounds would be compiled a second time: 6 seconds of
+# processor time.
+FIRST_ROUND: int = np.int64(0)  # type: ignore[assignment]  # to Python an integer as any other
 
 
 class Rounds(NamedTuple):
@@ -279,7 +282,6 @@ def play_rounds(
     if fired.size == 0:
         return fired, tau
     end = t + fired.size
-    rounds.order[t:end] = fired
     times = np.empty(fired.size)  # at which the rounds begin
     times[0] = tau
     for i in range(fired.size):
@@ -288,8 +290,12 @@ def play_rounds(
         if i + 1 < fired.size:
             times[i + 1] = tau
         use_event(k, tau, events.uniforms, meters)
-        rounds.reward[t + i] = events.learned[k]
-    rounds.exhausted[t:end] = exhausted_masses(times, rounds.order[:end], meters)
+        rounds.order[t + i], rounds.reward[t + i] = k, events.learned[k]
+    masses = exhausted_masses(times, rounds.order[:end], meters)
+    # a loop, here and elsewhere: the first assignment of an array to a slice takes Numba 4 seconds to compile, for the
+    # message of arrays that do not fit
+    for i in range(fired.size):
+        rounds.exhausted[t + i] = masses[i]
     _record_edges(t, end, tau, events.uniforms, meters, rounds)
     return fired, tau
 
@@ -314,7 +320,8 @@ def _record_edges(t: int, end: int, tau: float, thresholds: FloatArray, meters: 
     for j in range(rounds.edges.size):
         if t < rounds.edges[j] <= end:
             record_compensators(tau, thresholds, meters, rounds.compensator[j])
-            rounds.readings[j, :] = meters.reading
+            for k in range(meters.reading.size):
+                rounds.readings[j, k] = meters.reading[k]
 
 
 @compiled
@@ -434,7 +441,7 @@ def _pass_by_action(
 ) -> int:
     n_actions = table.exact.size
     changed = np.ones(n_actions, dtype=np.bool_)
-    t, tau = 0, 0.0
+    t, tau = FIRST_ROUND, 0.0
     while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for a in range(n_actions):
@@ -468,14 +475,15 @@ def _pass_by_action(
 def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: bool, meters: Any, rounds: Any) -> int:
     n = events.actions.size
     target = np.empty((n, events.predicted.shape[1]))
-    t, tau = 0, 0.0
+    t, tau = FIRST_ROUND, 0.0
     while t < rounds.order.size and rounds.stop[0] == 0:
         # 1. speeds w_k and values R_k under pi_t
         for k in range(1 if same_everywhere else n):
             score(state, view, k, events.available, target[k])
         if same_everywhere:
             for k in range(1, n):
-                target[k] = target[0]
+                for a in range(target.shape[1]):
+                    target[k, a] = target[0, a]
         set_speeds_and_values(events, target, 0, meters)
         if rounds.further.changed.size > 0:
             change_outcomes(events, np.arange(n), target, t, rounds.further)

@@ -136,6 +136,41 @@ def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]
 
 
 @compiled
+def smallest_of_rank(values: FloatArray, rank: int) -> float:
+    """Return the value at position ``rank`` in ascending order, nan counted as inf (selection of Hoare 1961).
+
+    ``np.partition`` does the same; compiling Numba's version takes 4 seconds of processor time.
+
+    >>> smallest_of_rank(np.array([3.0, 1.0, 2.0, 1.0]), 2)
+    2.0
+    """
+    remaining = np.empty(values.size)
+    for k in range(values.size):
+        remaining[k] = np.inf if np.isnan(values[k]) else values[k]
+    first, last = 0, values.size - 1
+    while first < last:
+        pivot = remaining[(first + last) // 2]
+        low, high = first, last
+        while low <= high:
+            while remaining[low] < pivot:
+                low += 1
+            while remaining[high] > pivot:
+                high -= 1
+            if low <= high:
+                remaining[low], remaining[high] = remaining[high], remaining[low]
+                low += 1
+                high -= 1
+        # none up to ``high`` is larger than the pivot, none from ``low`` on is smaller, one between is equal to it
+        if rank <= high:
+            last = high
+        elif rank >= low:
+            first = low
+        else:
+            break
+    return float(remaining[rank])
+
+
+@compiled
 def next_to_fire(fires: FloatArray, most: int) -> IntArray:
     """Return the next events to fire in order, at most ``most``; fewer if no other would ever fire."""
     if most == 1:
@@ -161,7 +196,7 @@ def next_to_fire(fires: FloatArray, most: int) -> IntArray:
                 first = k
         candidates = np.array([first])
     else:
-        latest = np.partition(fires, most - 1)[most - 1] if most < fires.size else np.inf
+        latest = smallest_of_rank(fires, most - 1) if most < fires.size else np.inf
         candidates = np.flatnonzero(fires <= latest)
         candidates = candidates[np.argsort(fires[candidates], kind="mergesort")][:most]
     fired: IntArray = candidates[np.isfinite(fires[candidates])]

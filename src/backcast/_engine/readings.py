@@ -149,13 +149,15 @@ def read_further(
     weight = share.sum()
     if weight == 0.0:
         # no event is left: what was read last stands for these rounds, as for the reward
-        read.curve[:, first:last] = read.curve[:, first - 1 : first]
-        read.variance[:, first:last] = read.variance[:, first - 1 : first]
+        for j in range(n_readings):
+            read.curve[j, first:last] = read.curve[j, first - 1]
+            read.variance[j, first:last] = read.variance[j, first - 1]
         return
     per_round = (last - first) / weight
     for j in range(n_readings):
         if j < n_outcomes:
-            influence[:] = read.value[j]
+            for k in range(share.size):
+                influence[k] = read.value[j, k]
         else:
             origin, scales = read.columns.origins[j - n_outcomes], read.columns.scales[j - n_outcomes]
             for k in range(share.size):

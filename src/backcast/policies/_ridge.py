@@ -116,7 +116,8 @@ def write_predictions(ridge: Ridge, view: View) -> None:
         dot_column(view, a, ridge.theta, ridge.means[a])
         # the regressions of a policy that has not learned are all alike, unless each action has its own features
         if a > 0 and ridge.packed.shape[1] > 1 and np.all(ridge.packed[:, a] == ridge.packed[:, 0]):
-            ridge.variances[a] = ridge.variances[0]
+            for k in range(ridge.moves.size):
+                ridge.variances[a, k] = ridge.variances[0, k]
         else:
             for k in range(ridge.moves.size):
                 ridge.variances[a, k] = quadratic_form(view, k, a, ridge.packed, ridge.products)

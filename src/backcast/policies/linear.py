@@ -129,7 +129,9 @@ def raw_thompson(state: Any, view: View, action: int, out: FloatArray) -> None:
     """Write the predicted reward of one action at every event; its variances are stored with the regressions."""
     ridge = state.ridge
     if ridge.moves.size > 0:
-        out[:] = ridge.means[action]
+        mean = ridge.means[action]
+        for k in range(out.size):
+            out[k] = mean[k]
         return
     dot_column(view, action, ridge.theta, out)
     for k in range(out.size):
