@@ -108,9 +108,14 @@ class FromClassifier(Parametrized):
             self._models[action] = float(rewards.mean())
             return
         # the first fit checks parameters and values; later ones have the same parameters, and values of a valid log
-        was_fitted = not isinstance(self._models[action], float)
+        model = self._models[action]
+        was_fitted = not isinstance(model, float)
+        if not (was_fitted and _has_one_optimum(model) and np.array_equal(model.classes_, np.unique(rewards))):
+            model = clone(self.estimator)
         with config_context(assume_finite=was_fitted, skip_parameter_validation=was_fitted):
-            self._models[action] = clone(self.estimator).fit(contexts, rewards)
+            self._models[action] = model.fit(contexts, rewards)
+            if _has_one_optimum(model):
+                model.warm_start = True  # the next fit starts from this solution
 
 
 def _predict(models: list[Any], contexts: Contexts) -> FloatArray:
@@ -166,11 +171,22 @@ class _LinearModels(NamedTuple):
 
 def _is_linear(model: Any) -> bool:
     """Whether the model is a number, linear, or logistic between two rewards."""
-    from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge
+    from sklearn.linear_model import LinearRegression, LogisticRegression, Ridge, SGDClassifier, SGDRegressor
 
-    if isinstance(model, LogisticRegression):
+    if isinstance(model, LogisticRegression) or (isinstance(model, SGDClassifier) and model.loss == "log_loss"):
         return len(model.classes_) == 2
-    return isinstance(model, float) or (isinstance(model, LinearRegression | Ridge) and np.ndim(model.coef_) == 1)
+    is_regression = isinstance(model, LinearRegression | Ridge | SGDRegressor)
+    return isinstance(model, float) or (is_regression and np.ndim(model.coef_) == 1)
+
+
+def _has_one_optimum(model: Any) -> bool:
+    """Whether a fit from the previous solution ends where any other does, up to the tolerance of the solver.
+
+    A warm start of a forest adds trees, and one of stochastic gradient descent goes on with its epochs: other models.
+    """
+    from sklearn.linear_model import LogisticRegression
+
+    return isinstance(model, LogisticRegression) and model.solver in ("lbfgs", "newton-cg", "newton-cholesky")
 
 
 def _concat_examples(examples: list[tuple[Contexts, FloatArray]]) -> tuple[Contexts, FloatArray]:
