@@ -21,6 +21,7 @@ from bench.reproduction.protocol import Case
 SEED = 2012
 EVENTS = 3000
 HORIZON = 45
+LONG_EVENTS, LONG_HORIZON = 6000, 1000
 LIVE_RUNS = 500
 CHECKPOINTS = Path("build/bench-accuracy")
 # kinds of learners that explore in different ways; one learns in batches
@@ -32,6 +33,15 @@ POLICIES: dict[str, Any] = {
 }
 
 
+# histories of 1,000 rounds, by world, logger and policy
+LONG = (
+    ("straight", "paper", "epsilon-greedy by 15"),
+    ("many actions", "uniform", "LinUCB"),
+    ("noisy", "paper", "softmax"),
+    ("digits", "uniform", "UCB1"),
+)
+
+
 class Setting(NamedTuple):
     """One cell of the benchmark."""
 
@@ -40,6 +50,12 @@ class Setting(NamedTuple):
     policy: str
     events: int = EVENTS
     horizon: int = HORIZON
+
+    @property
+    def label(self) -> str:
+        """A name for tables."""
+        rounds = "" if self.horizon == HORIZON else f", T = {self.horizon:,}"
+        return f"{self.world}, {self.logging}, {self.policy}{rounds}"
 
     @property
     def stem(self) -> str:
@@ -64,13 +80,14 @@ class Setting(NamedTuple):
 
 
 def list_settings(data: Path | None) -> list[Setting]:
-    """Return every world under every logger; policies alternate, so that each meets every logger."""
+    """Return every world under every logger, policies alternating, so that each meets every logger; then long ones."""
     kinds = list(POLICIES)
-    return [
+    short = [
         Setting(world, logging, kinds[(i + j) % len(kinds)])
         for i, world in enumerate(list_worlds(data))
         for j, logging in enumerate(LOGGERS)
     ]
+    return [*short, *(Setting(*names, LONG_EVENTS, LONG_HORIZON) for names in LONG)]
 
 
 @lru_cache(maxsize=4)

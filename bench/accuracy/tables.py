@@ -157,14 +157,14 @@ def extremes_table(tables: Tables) -> str:
     lines = []
     for measure, values in measures.items():
         ends = (min(values, key=lambda s: values[s]), max(values, key=lambda s: values[s]))
-        lines.append([measure, *(f"{abs(values[s]):.2f} ({s.world}, {s.logging}, {s.policy})" for s in ends)])
+        lines.append([measure, *(f"{abs(values[s]):.2f} ({s.label})" for s in ends)])
     return markdown_table(["measure", "best", "worst"], lines, text_columns=3)
 
 
 def setting_blocks(setting: Setting, truth: Truth, rows: list[Row]) -> list[str]:
     """Return the title, the facts and the table of one setting."""
     facts = (
-        f"n = {setting.events:,}, T = {setting.horizon}; truth {truth.value:.4f} ± {truth.error:.4f}; "
+        f"n = {setting.events:,}, T = {setting.horizon:,}; truth {truth.value:.4f} ± {truth.error:.4f}; "
         f"live runs with all events would have a standard error of "
         f"{truth.live_limit(setting.events, setting.horizon):.4f}."
     )
@@ -195,7 +195,7 @@ def overview_table(tables: Tables) -> str:
         ratios = (default.rmse / best.rmse, default.efficiency, default.to_yardstick, default.to_live_yardstick)
         lines.append(
             [
-                f"{setting.world}, {setting.logging}, {setting.policy}",
+                setting.label,
                 *(format_number(find_row(rows, name).rmse) for name in ("RS", "WC")),
                 f"{best.rmse:.4f} ({best.evaluator[5:-1]})",
                 format_number(find_row(rows, PRESET).rmse),

@@ -18,6 +18,7 @@ import numpy as np
 from backcast._arrays import FloatArray
 from backcast._engine.clock import FIRST_LONG_SPAN
 from backcast._request import PassPlan
+from backcast.evaluators._bias import BIAS_PASSES
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, TOTAL_PASSES, number_of_parts
 from backcast.evaluators._passes import MOST_PASSES
 from backcast.evaluators._replicates import FIRST_PASSES, MORE_PASSES, PILOT_PASSES
@@ -117,14 +118,16 @@ def plan_passes(
     n_events: int,
     fewest_events: int,
     passes: int | None = None,
+    further: int = 0,
 ) -> PassPlan:
     """Return the largest plan that takes at most so many seconds on two cores, or the smallest one.
 
     ``per_event`` are the seconds per event of a pass on one core, with readings of V_t after 8 and after 64 rounds;
-    ``passes`` is their number if it is given. As long as the usual passes over all events fit, only the most passes are
-    limited. If they do not, passes become shorter before they become fewer: the history of a pass is most of its noise,
-    and shorter passes draw more of them in the same time (n = 100,000, T = 1,000, uniform logger, epsilon-greedy: 32
-    whole passes have a Monte-Carlo error of 0.0021, beside a sampling error of 0.0020).
+    ``passes`` is their number if it is given, and ``further`` passes follow for the bias. As long as the usual passes
+    over all events fit, only the most passes are limited. If they do not, passes become shorter before they become
+    fewer: the history of a pass is most of its noise, and shorter passes draw more of them in the same time
+    (n = 100,000, T = 1,000, uniform logger, epsilon-greedy: 32 whole passes have a Monte-Carlo error of 0.0021, beside
+    a sampling error of 0.0020).
 
     >>> plan_passes(30.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
     PassPlan(budget=30.0, pool=100000, passes=32, reading_interval=8, seconds=16.0, parts=None)
@@ -133,15 +136,16 @@ def plan_passes(
     """
     fewest_events = min(fewest_events, n_events)
     fine, coarse = per_event
-    affordable = CORES * seconds / (n_events * fine)
+    affordable = CORES * seconds / (n_events * fine) - further
     if affordable >= (PILOT_PASSES + FIRST_PASSES if passes is None else passes):
         most = _most_passes(affordable) if passes is None else passes
         usual = most if most <= FIRST_PASSES or passes is not None else PILOT_PASSES + FIRST_PASSES
-        return PassPlan(seconds, n_events, most, READING_INTERVAL, round(usual * n_events * fine / CORES, 2))
-    wanted = PILOT_PASSES + MOST_PASSES if passes is None else passes
+        cost = round((usual + further) * n_events * fine / CORES, 2)
+        return PassPlan(seconds, n_events, most, READING_INTERVAL, cost)
+    wanted = further + (PILOT_PASSES + MOST_PASSES if passes is None else passes)
     pool = max(fewest_events, min(n_events, int(CORES * seconds / (wanted * coarse))))
-    most = _most_passes(CORES * seconds / (pool * coarse)) if passes is None else passes
-    total = most + (PILOT_PASSES if most > FIRST_PASSES and passes is None else 0)
+    most = _most_passes(CORES * seconds / (pool * coarse) - further) if passes is None else passes
+    total = further + most + (PILOT_PASSES if most > FIRST_PASSES and passes is None else 0)
     return PassPlan(seconds, pool, most, LONG_READING_INTERVAL, round(total * pool * coarse / CORES, 2))
 
 
@@ -160,8 +164,9 @@ def plan_for_log(
         (1 + READING_SHARE * readings) * sum(event_seconds(policy, log, horizon, interval) for policy in policies)
         for interval in (READING_INTERVAL, LONG_READING_INTERVAL)
     ]
-    fewest = smallest_pool(log.columns.propensities, horizon)
-    return plan_passes(seconds, per_event, min(len(log), most_events), fewest, passes)
+    fewest, n_events = smallest_pool(log.columns.propensities, horizon), min(len(log), most_events)
+    further = BIAS_PASSES if fewest > n_events else 0  # a shorter log is exhausted, and rounds are filled
+    return plan_passes(seconds, per_event, n_events, fewest, passes, further)
 
 
 def plan_parts(

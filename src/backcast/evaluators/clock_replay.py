@@ -68,10 +68,9 @@ class ClockReplay(Parametrized):
     tolerance
         Largest exhaustion certificate (summed over rounds) of a horizon that is chosen automatically.
     fill
-        Whether a round for which no unused event is left draws one of the used events again, with a fresh reward of the
+        Whether a round for which no unused event is left draws one of the used events again, with a fresh reward of a
         reward model; histories may then be longer than the log, up to 1,000 times. Without filling, the policy gets
-        what is left, and a horizon that exhausts the log is refused. Not the default: its intervals are measured in
-        few worlds (bench/results/horizon.md).
+        what is left, and a horizon that exhausts the log is refused.
     reading_interval
         Most rounds that one reading of V_t serves, of a policy that is scored action by action; 1 reads every round.
         The round that is read is drawn at random, so that the mean over rounds stays unbiased.
@@ -332,5 +331,5 @@ def horizon_error(inputs: PassInputs, reached: int) -> HorizonNotReached:
     return HorizonNotReached(
         f"the horizon of {inputs.horizon} rounds exhausts the log: after {reached} rounds none of its "
         f"{len(inputs.log):,} events could be accepted. Ask for a horizon of at most {reached}, give a longer log, or "
-        "let the reward model fill the other rounds (ClockReplay(fill=True))"
+        "let a reward model fill the other rounds (ClockReplay(fill=True), the default)"
     )
