@@ -96,7 +96,7 @@ def test_parts_of_a_stream_report_filled_rounds_and_their_bias(tmp_path: Path) -
     log = rare_action_log(0.2, 0.4, 2000)
     columns = {"a": log.actions, "r": log.rewards, "p": log.propensities}
     pyarrow.parquet.write_table(pa.table(columns), tmp_path / "log.parquet")
-    stream = bc.scan_log(tmp_path / "log.parquet", context=None, action="a", reward="r", propensity="p")
+    stream = bc.scan_log(tmp_path / "log.parquet", context=[], action="a", reward="r", propensity="p")
     short, long = (
         bc.evaluate(stream, bc.UCB1(), bc.ClockReplay(), horizon=rounds, exchangeable=True) for rounds in (5, 150)
     )
