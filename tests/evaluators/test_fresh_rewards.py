@@ -27,8 +27,8 @@ def test_means_depend_neither_on_the_own_reward_nor_on_held_out_ones() -> None:
         is_held_out, means = reference.hold_out(FOLDS + held_out)
         np.testing.assert_array_equal(is_held_out, reference.fold == held_out)
         changed = np.where(is_held_out, LOG.rewards + 10, LOG.rewards)
-        again = fresh(replace_columns(LOG, rewards=changed, reward_range=None)).hold_out(held_out)[1]
-        np.testing.assert_allclose(again, means, atol=1e-12)
+        changed_means = fresh(replace_columns(LOG, rewards=changed, reward_range=None)).hold_out(held_out)[1]
+        np.testing.assert_allclose(changed_means, means, atol=1e-12)
     for event in (0, 17):
         rewards = LOG.rewards.copy()
         rewards[event] += 10
