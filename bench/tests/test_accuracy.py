@@ -89,7 +89,10 @@ def test_steps_and_extremes_are_ratios_to_the_best_published_evaluator() -> None
     truth = Truth(0.5, 0.0, 0.2, 0.1)
     tables = {SETTING: (truth, score_setting(SETTING, truth, [estimates, estimates]))}
     assert steps_table(tables).splitlines()[-1] == "| paper | 1 | 0.75 | 0.50 | 0.25 | 1.25 |"
-    assert "| coverage | 1.00 (straight, paper, LinUCB) | 1.00 (straight, paper, LinUCB) |" in extremes_table(tables)
+    assert (
+        "| coverage | 1.00 (straight, paper, LinUCB, T = 4) | 1.00 (straight, paper, LinUCB, T = 4) |"
+        in extremes_table(tables)
+    )
 
 
 def test_missed_goals_are_listed() -> None:
