@@ -31,7 +31,7 @@ class RecordedEstimate(NamedTuple):
     """An estimate with its interval, its cost, and facts about it; nan where there is none.
 
     ``complete`` counts histories that reached the horizon; ``spread`` is the standard deviation of event values,
-    ``histories`` the number of separate histories that the log contains.
+    ``histories`` the number of separate histories that the log contains; ``poor`` is 1 if it is graded poor, else 0.
     """
 
     value: float
@@ -42,6 +42,8 @@ class RecordedEstimate(NamedTuple):
     certificate: float = math.nan
     spread: float = math.nan
     histories: float = math.nan
+    std_error: float = math.nan
+    poor: float = math.nan
 
 
 def evaluate_all(case: Case) -> dict[str, RecordedEstimate]:
@@ -121,7 +123,18 @@ def _record_estimate(
     complete = 1.0 if count_histories is None else facts[count_histories]
     spread, histories = (facts.get(name, math.nan) for name in ("value_spread", "separate_histories"))
     certificate = facts.get("bias_certificate", math.nan)
-    return RecordedEstimate(estimate.value, low, high, math.nan, complete, certificate, spread, histories)
+    poor = float(estimate.reliability.grade == "poor")
+    return RecordedEstimate(
+        estimate.value,
+        low,
+        high,
+        complete=complete,
+        certificate=certificate,
+        spread=spread,
+        histories=histories,
+        std_error=estimate.std_error,
+        poor=poor,
+    )
 
 
 def _run_once(evaluator: Any, case: Case, predicted: Any) -> RecordedEstimate:

@@ -10,9 +10,10 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-import backcast as bc
-from bench.accuracy.evaluators import CONTESTANTS, OURS, PAPER, RecordedEstimate, evaluate_all
+from backcast._parallel.fingerprint import source_digest
+from bench.accuracy.evaluators import CONTESTANTS, DEFAULT, OURS, PAPER, RecordedEstimate, evaluate_all
 from bench.accuracy.live import Truth, estimate_truth
+from bench.accuracy.policies import POLICIES
 from bench.accuracy.worlds import LOGGERS, World, list_worlds, make_world
 from bench.common.output import RESULTS
 from bench.common.trials import TrialRunner
@@ -24,15 +25,6 @@ HORIZON = 45
 LONG_EVENTS, LONG_HORIZON = 6000, 1000
 LIVE_RUNS = 500
 CHECKPOINTS = Path("build/bench-accuracy")
-# kinds of learners that explore in different ways; one learns in batches
-POLICIES: dict[str, Any] = {
-    "epsilon-greedy by 15": bc.EpsilonGreedy(0.1, batch_size=15),
-    "LinUCB": bc.LinUCB(0.5),
-    "softmax": bc.Softmax(0.1),
-    "UCB1": bc.UCB1(),
-}
-
-
 # histories of 1,000 rounds, by world, logger and policy
 LONG = (
     ("straight", "paper", "epsilon-greedy by 15"),
@@ -71,11 +63,12 @@ class Setting(NamedTuple):
         self, runner: TrialRunner, name: str, function: Callable[..., Any], shared: tuple[Any, ...], count: int
     ) -> list[Any]:
         """Return the results of trials of this setting, stored under the name."""
-        # estimates of another list of evaluators are not mixed with these
-        facts = {
-            "setting": list(self),
-            **({"evaluators": [*PAPER, *CONTESTANTS, *OURS]} if function is evaluate_log else {}),
-        }
+        # estimates by another version of backcast, of another shape or by other evaluators are not mixed with these
+        facts: dict[str, Any] = {"setting": list(self)}
+        if function is not simulate_truth:
+            facts |= {"source": source_digest(), "fields": RecordedEstimate._fields}
+        if function is evaluate_log:
+            facts["evaluators"] = [*PAPER, *CONTESTANTS, *OURS]
         return runner.run(f"{name}-{self.stem}", function, shared, count, facts, (RecordedEstimate, Truth))
 
 
@@ -95,9 +88,19 @@ def _cached_world(name: str, logging: str, data: Path | None) -> World:
     return make_world(name, logging, data)
 
 
+def draw_case(setting: Setting, data: Path | None, number: int) -> Case:
+    """Draw the log of this number, which is the same wherever the setting is evaluated."""
+    return setting.make_case(data, [SEED, number, *map(ord, setting.stem)], number)
+
+
 def evaluate_log(setting: Setting, data: Path | None, number: int) -> dict[str, RecordedEstimate]:
     """Return the estimates of all evaluators on one log of the setting."""
-    return evaluate_all(setting.make_case(data, [SEED, number, *map(ord, setting.stem)], number))
+    return evaluate_all(draw_case(setting, data, number))
+
+
+def evaluate_default_on(setting: Setting, data: Path | None, number: int) -> RecordedEstimate:
+    """Return the estimate of the default call on one log of the setting."""
+    return OURS[DEFAULT](draw_case(setting, data, number))
 
 
 def simulate_truth(setting: Setting, data: Path | None, number: int) -> Truth:
@@ -112,10 +115,10 @@ def mean_truth(setting: Setting, runner: TrialRunner, name: str) -> Truth:
     return Truth(*np.mean(batches, axis=0).tolist())
 
 
-def make_parser(description: str | None, logs: int) -> ArgumentParser:
-    """Return a parser of the options that the benchmarks of learning policies share."""
+def make_parser(description: str | None, logs: int | str) -> ArgumentParser:
+    """Return a parser of the options that the benchmarks of learning policies share; ``logs`` may be a list as text."""
     parser = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
-    parser.add_argument("--logs", type=int, default=logs, help="logs in each setting")
+    parser.add_argument("--logs", type=type(logs), default=logs, help="logs in each setting")
     parser.add_argument("--jobs", type=int, default=2, help="logs at the same time")
     parser.add_argument("--output", type=Path, default=RESULTS)
     return parser
