@@ -1,7 +1,7 @@
 """One answer in a process of its own, by this version of backcast or by another: ``python -m bench.horizon.answer``.
 
 Only names that exist in both versions are used. The last line printed is JSON: seconds, processor seconds of all
-processes, value and standard error, or the error that was raised.
+processes, value, standard error and the seconds that were planned, or the error that was raised.
 """
 
 from __future__ import annotations
@@ -51,7 +51,9 @@ def time_answer(log: bc.Log, policy: Any, rounds: int) -> dict[str, Any]:
     before, start = measure_usage().cpu, perf_counter()
     estimate = bc.evaluate(log, policy, horizon=rounds, exchangeable=True, n_jobs=2)
     seconds, cpu = perf_counter() - start, measure_usage().cpu - before
-    return {"seconds": seconds, "cpu": cpu, "value": estimate.value, "std_error": estimate.std_error}
+    answer = {"seconds": seconds, "cpu": cpu, "value": estimate.value, "std_error": estimate.std_error}
+    # seconds on two cores by the cost model of the time budget, if this version has one
+    return answer | {name: value for name, value in estimate.settings.items() if name == "plan_seconds"}
 
 
 def time_pass(log: bc.Log, policy: Any, rounds: int) -> dict[str, Any]:
