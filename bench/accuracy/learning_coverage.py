@@ -1,6 +1,6 @@
 """Coverage of the default's intervals for learning policies; writes bench/results/learning_coverage.md.
 
-    python -m bench.accuracy.learning_coverage [--logs 400] [--wide-logs 100] [--former-logs 40] [--jobs 2]
+    python -m bench.accuracy.learning_coverage [--logs 400] [--wide-logs 100] [--long-logs 20] [--former-logs 40]
 
 A learner that updates on every event and one that updates on batches of 15, with light weights (a uniform logger) and
 heavy ones (the paper's logger, and a sharp one); then, with fewer logs, all settings of bench.accuracy.run, on its logs
@@ -86,6 +86,7 @@ def measure_wide(
 def main() -> None:
     parser = make_parser(__doc__, logs=400)
     parser.add_argument("--wide-logs", type=int, default=100, help="logs in each setting of bench.accuracy.run")
+    parser.add_argument("--long-logs", type=int, default=20, help="the same in settings of longer horizons")
     parser.add_argument("--former-logs", type=int, default=40, help="of them by the earlier commit; 0 for none")
     options = parser.parse_args()
     runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
@@ -99,8 +100,11 @@ def main() -> None:
     # the seed of bench.accuracy.run, so that both have the same truth
     data, runner = find_data_folder(None), TrialRunner(CHECKPOINTS, SEED_OF_ALL, options.jobs)
     wide, wide_records = [], {}
-    for setting in list_settings(data) if options.wide_logs else ():
-        row, wide_records[setting.stem] = measure_wide(runner, setting, data, options.wide_logs, options.former_logs)
+    for setting in list_settings(data):
+        logs = options.wide_logs if setting.horizon == HORIZON else options.long_logs
+        if logs == 0:
+            continue
+        row, wide_records[setting.stem] = measure_wide(runner, setting, data, logs, options.former_logs)
         wide.append(row)
         print(*row, sep="  ", flush=True)
     origin = provenance(" ".join(["python -m bench.accuracy.learning_coverage", *sys.argv[1:]]))
