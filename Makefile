@@ -59,7 +59,7 @@ bench: bench-speed bench-accuracy bench-horizon bench-scale ## run every benchma
 bench-speed: $(PEERS) ## events per second, compared with other systems (SPEED=--quick for a small trial)
 	.bench-venv/bin/python -m bench.speed.run $(SPEED)
 
-bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURACY="--logs 5" for a small trial)
+bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURACY="--logs 5", COVERAGE="--wide-logs 5 --former-logs 0" for a small trial)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.run $(ACCURACY)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.open_problem $(OPEN_PROBLEM)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.learning_coverage $(COVERAGE)
@@ -69,7 +69,7 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.decisions $(DECISIONS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.lifts $(LIFTS)
 
-bench-horizon: $(RUNTIME) ## long horizons: time to answer, and errors (HORIZON="--logs 2 --rounds 300", TIMES="--events 10000")
+bench-horizon: $(RUNTIME) ## long horizons: time to answer, and errors (HORIZON="--logs 2 --rounds 300", TIMES="--events 10000 --resume")
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.horizon.accuracy $(HORIZON)
 	$(BIN)/python -m bench.horizon.times $(TIMES)
 
