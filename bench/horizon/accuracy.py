@@ -17,19 +17,27 @@ from bench.accuracy.settings import CHECKPOINTS, make_parser
 from bench.common.machine import describe_provenance, provenance
 from bench.common.output import write_json, write_page
 from bench.common.trials import TrialRunner
-from bench.horizon.cells import Setting, make_grid, pair_policies, parse_cells, parse_numbers, parse_worlds
+from bench.horizon.cells import Setting, make_grid, pair_policies, parse_cells, parse_names, parse_numbers
 from bench.horizon.page import make_blocks, make_records
 from bench.horizon.trial import RIVALS, SEED, DefaultCall, Trial, Truth, find_truth, run_trials
-from bench.horizon.worlds import NAMES, NEED_DATA
+from bench.horizon.worlds import NAMES, NEED_DATA, POLICIES
 from bench.reproduction.datasets import find_data_folder
 
 
 def make_options(worlds: list[str]) -> ArgumentParser:
     """Return the parser of the command; ``worlds`` are those that can be made."""
     parser = make_parser(__doc__, logs="100,40,10,6")
-    parser.add_argument("--worlds", type=parse_worlds, default=worlds, help="names, separated by commas; '' for none")
     parser.add_argument(
-        "--policies", default="", help="names, separated by semicolons, each in every world; otherwise they alternate"
+        "--worlds",
+        type=lambda text: parse_names(text, ",", NAMES),
+        default=worlds,
+        help="names, separated by commas; '' for none",
+    )
+    parser.add_argument(
+        "--policies",
+        type=lambda text: parse_names(text, ";", list(POLICIES)),
+        default=[],
+        help="names, separated by semicolons, each in every world; otherwise they alternate",
     )
     parser.add_argument("--events", type=parse_numbers, default=[10_000], help="lengths of logs")
     parser.add_argument("--rounds", type=parse_numbers, default=[300, 1_000, 3_000, 10_000])
@@ -39,10 +47,14 @@ def make_options(worlds: list[str]) -> ArgumentParser:
 
 def main() -> None:
     data = find_data_folder(None)
-    options = make_options([name for name in NAMES if data or name not in NEED_DATA]).parse_args()
+    parser = make_options([name for name in NAMES if data or name not in NEED_DATA])
+    options = parser.parse_args()
     runner = TrialRunner(CHECKPOINTS, SEED, options.jobs)
-    pairs = pair_policies(options.worlds, [name for name in options.policies.split(";") if name])
-    cells = make_grid(pairs, options.events, options.rounds, parse_numbers(options.logs)) | options.cells
+    pairs = pair_policies(options.worlds, options.policies)
+    try:
+        cells = make_grid(pairs, options.events, options.rounds, parse_numbers(options.logs)) | options.cells
+    except ValueError as error:
+        parser.error(str(error))
     origin = provenance(" ".join(["python -m bench.horizon.accuracy", shlex.join(sys.argv[1:])]))
     results: dict[Setting, tuple[Truth, list[Trial]]] = {}
     for setting, logs in cells.items():

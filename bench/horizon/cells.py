@@ -55,7 +55,7 @@ Setting(world='soft', policy='LinUCB(0.5)', events=2000, rounds=1000): 4}
     if len(logs) == 1:
         logs = list(logs) * len(rounds)
     if len(logs) != len(rounds):
-        raise ArgumentTypeError(f"--logs has {len(logs)} numbers; give one, or one for each of {len(rounds)} rounds")
+        raise ValueError(f"--logs has {len(logs)} numbers; give one, or one for each of {len(rounds)} rounds")
     each = zip(rounds, logs, strict=True)
     return {Setting(*pair, n, horizon): count for (horizon, count), n, pair in product(each, events, pairs)}
 
@@ -90,9 +90,13 @@ def parse_numbers(text: str) -> list[int]:
     return [int(number) for number in text.split(",")]
 
 
-def parse_worlds(text: str) -> list[str]:
-    """Return names of worlds separated by commas; none for an empty text."""
-    names = [name for name in text.split(",") if name]
-    if unknown := [name for name in names if name not in NAMES]:
-        raise ArgumentTypeError(f"there is no world {unknown[0]!r}; worlds are {', '.join(NAMES)}")
+def parse_names(text: str, separator: str, known: Sequence[str]) -> list[str]:
+    """Return the names in a text, which may be empty.
+
+    >>> parse_names("soft,bent", ",", NAMES), parse_names("", ";", list(POLICIES))
+    (['soft', 'bent'], [])
+    """
+    names = [name for name in text.split(separator) if name]
+    if unknown := [name for name in names if name not in known]:
+        raise ArgumentTypeError(f"{unknown[0]!r} is none of {', '.join(known)}")
     return names

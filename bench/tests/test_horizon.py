@@ -16,7 +16,7 @@ from bench.common.machine import ROOT
 from bench.common.trials import TrialRunner
 from bench.horizon import times, trial
 from bench.horizon.accuracy import make_options
-from bench.horizon.cells import Setting, make_grid, pair_policies, parse_cells, parse_worlds
+from bench.horizon.cells import Setting, make_grid, pair_policies, parse_cells, parse_names
 from bench.horizon.page import describe_coverage, make_blocks, make_records, score_default
 from bench.horizon.trial import RIVALS, DefaultCall, Trial, Truth
 from bench.horizon.worlds import NAMES, NEED_DATA, POLICIES
@@ -39,7 +39,7 @@ def test_short_horizons_come_first_and_have_logs_of_their_own() -> None:
     pairs = pair_policies(["soft", "bent"], [])
     grid = make_grid(pairs, [400], [20, 50], [7, 3])
     assert [(setting.rounds, logs) for setting, logs in grid.items()] == [(20, 7), (20, 7), (50, 3), (50, 3)]
-    with pytest.raises(ArgumentTypeError, match="--logs has 3 numbers; give one, or one for each of 2 rounds"):
+    with pytest.raises(ValueError, match="--logs has 3 numbers; give one, or one for each of 2 rounds"):
         make_grid(pairs, [400], [20, 50], [7, 3, 1])
 
 
@@ -56,9 +56,9 @@ def test_cells_that_do_not_exist_are_refused(text: str) -> None:
         parse_cells(text)
 
 
-def test_worlds_that_do_not_exist_are_refused() -> None:
-    with pytest.raises(ArgumentTypeError, match="there is no world 'mars'"):
-        parse_worlds("soft,mars")
+def test_names_that_do_not_exist_are_refused() -> None:
+    with pytest.raises(ArgumentTypeError, match="'mars' is none of soft, bent"):
+        parse_names("soft,mars", ",", NAMES)
 
 
 def test_a_log_is_evaluated_by_the_default_and_by_its_rivals() -> None:
