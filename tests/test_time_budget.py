@@ -24,10 +24,10 @@ from backcast._time_budget import (
     plan_for_log,
     plan_parts,
     plan_passes,
-    smallest_pool,
     update_cost,
 )
 from backcast.environments import LinearEnvironment
+from backcast.evaluators._pass_cost import smallest_pool
 from backcast.evaluators.drns import small_quantile
 from backcast.io.stream import LogStream
 

@@ -12,14 +12,14 @@ import numpy as np
 
 from backcast._logging import logger
 from backcast._request import EvaluationRequest
-from backcast._time_budget import CORES, READING_SHARE, event_seconds, update_cost
+from backcast._time_budget import CORES, READING_SHARE, event_seconds, scorings_per_event, update_cost
 from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.limits import format_bytes, free_memory
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies._calls import describe, probability_of, start_copy
-from backcast.policies.base import batch_size_of, is_learning
+from backcast.policies.base import is_learning
 from backcast.policies.compiled import CompiledPolicy
 
 USUAL_PASSES = PILOT_PASSES + FIRST_PASSES  # where their number is chosen by the log
@@ -79,12 +79,14 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
     for policy in policies:
         if isinstance(evaluator, ClockReplay) and is_learning(policy):
             n_events, horizon = min(len(log), evaluator.pool), request.horizon or len(log)
-            per_event = event_seconds(policy, log, horizon, evaluator.reading_interval)
-            if not isinstance(policy, CompiledPolicy):
-                # all events are scored again after every update
-                per_event = horizon / batch_size_of(policy) * (seconds_per_event(policy, log) + ROUND_SECONDS)
-            n_passes = usual if replicates is None else passes
-            total += n_passes * n_events * per_event * (1 + READING_SHARE * n_readings)
+            interval = evaluator.reading_interval
+            if isinstance(policy, CompiledPolicy):
+                per_event = event_seconds(policy, log, horizon, interval, n_events=n_events, n_readings=n_readings)
+            else:
+                scorings = scorings_per_event(policy, log.columns.propensities, n_events, horizon, interval)
+                per_event = scorings * (seconds_per_event(policy, log) + ROUND_SECONDS)
+                per_event *= 1 + READING_SHARE * n_readings
+            total += (usual if replicates is None else passes) * n_events * per_event
         else:
             total += passes * len(log) * seconds_per_event(policy, log) * (1 + n_readings)
     return total / effective_jobs(request.execution.n_jobs)
@@ -112,7 +114,9 @@ def worthwhile_jobs(log: Log | LogStream, policies: Sequence[Any], horizon: int 
         return -1
     n_events = min(log.n_events or ClockReplay().pool, ClockReplay().pool)
     rounds = horizon if isinstance(horizon, int) else n_events
-    work = USUAL_PASSES * n_events * sum(event_seconds(policy, log, rounds) for policy in policies)
+    propensities = None if isinstance(log, Log) else np.full(1, 1.0 / log.n_actions)  # a uniform logger's
+    options: dict[str, Any] = {"propensities": propensities, "n_events": n_events}
+    work = USUAL_PASSES * n_events * sum(event_seconds(policy, log, rounds, **options) for policy in policies)
     return -1 if work > WORTHWHILE_SECONDS else 1
 
 

@@ -20,9 +20,10 @@ from backcast._engine.clock import FIRST_LONG_SPAN
 from backcast._request import PassPlan
 from backcast.evaluators._bias import BIAS_PASSES
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, TOTAL_PASSES, number_of_parts
+from backcast.evaluators._pass_cost import is_thinned, smallest_pool, thinned_scorings
 from backcast.evaluators._passes import MOST_PASSES
 from backcast.evaluators._replicates import FIRST_PASSES, MORE_PASSES, PILOT_PASSES
-from backcast.evaluators.clock_replay import READING_INTERVAL, SAFE_METER
+from backcast.evaluators.clock_replay import READING_INTERVAL
 from backcast.io.stream import LogStream
 from backcast.log import Log
 from backcast.policies.base import batch_size_of, is_learning
@@ -36,8 +37,6 @@ DEFAULT_SECONDS, DEFAULT_EVENTS = 30.0, 100_000  # the default budget, up to so 
 GROWTH = 0.3  # its exponent in longer logs, whose smaller errors need more passes: a minute at a million events
 SMALLEST_PASSES = 16  # intervals of a prototype covered in 93 to 99 % of logs with so many, over whole logs
 LONG_READING_INTERVAL = 64  # where time is short; spans stay below 1/32 of the rounds played
-RARE_SHARE = 0.1  # of pairs of event and action: those with the smallest propensities, which a pool may exhaust
-SMALLEST_POOL = 2_000
 ENOUGH_PARTS = 2 * FEWEST_PARTS  # below, parts are made shorter
 HEAD_EVENTS = 10_000  # events of a stream from which its propensities are known
 # nanoseconds per event and update
@@ -89,27 +88,46 @@ def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool
     return PYTHON + per_product * n_actions * max(1, n_features)
 
 
-def event_seconds(policy: Any, log: Log | LogStream, horizon: int, reading_interval: int = READING_INTERVAL) -> float:
-    """Return the seconds per event of one pass of clock replay on one core."""
-    per_update = update_cost(policy, log.n_actions, log.n_features, is_shared=log.has_action_features)
-    updates = math.ceil(horizon / batch_size_of(policy)) if is_learning(policy) else 1
-    readings = min(updates, FIRST_LONG_SPAN + horizon / reading_interval)
-    return 1e-9 * (EVENT + updates * per_update + readings * READING)
+def scorings_per_event(
+    policy: Any, propensities: FloatArray, n_events: int, horizon: int, reading_interval: int = READING_INTERVAL
+) -> float:
+    """Return how often a pass over ``n_events`` events scores each of them: after every update, or less if thinned.
 
-
-def smallest_pool(propensities: FloatArray, horizon: int) -> int:
-    """Return the fewest events of a pass that a policy does not exhaust, unless it prefers the rarest actions.
-
-    The meter of an event is at most the clock, about T/m after T rounds over m events, over its propensity. It stays
-    below a half for nine tenths of the pairs of event and action, each of which is logged with its propensity.
-
-    >>> smallest_pool(np.full(50, 0.1), horizon=1_000)
-    20000
+    >>> scorings_per_event(EpsilonGreedy(0.1, batch_size=10), np.full(1, 0.1), n_events=10**5, horizon=1_000)
+    100.0
     """
-    order = np.argsort(propensities)
-    pairs = np.cumsum(1.0 / propensities[order])
-    rare = propensities[order[np.searchsorted(pairs, RARE_SHARE * pairs[-1])]]
-    return max(SMALLEST_POOL, math.ceil(horizon / (SAFE_METER * float(rare))))
+    if not is_learning(policy):
+        return 1.0
+    if is_thinned(policy, propensities, n_events, horizon, reading_interval):
+        n_actions = float(np.mean(1.0 / propensities))
+        return thinned_scorings(policy, n_actions, horizon, reading_interval) / n_events
+    return math.ceil(horizon / batch_size_of(policy)) * 1.0
+
+
+def event_seconds(
+    policy: Any,
+    log: Log | LogStream,
+    horizon: int,
+    reading_interval: int = READING_INTERVAL,
+    *,
+    propensities: FloatArray | None = None,
+    n_events: int | None = None,
+    n_readings: int = 0,
+) -> float:
+    """Return the seconds per event of one pass of clock replay over ``n_events`` events on one core.
+
+    ``propensities`` are those of a log in memory if they are not given.
+    """
+    if propensities is None:
+        assert isinstance(log, Log)
+        propensities = log.columns.propensities
+    n_events = n_events or log.n_events or 1
+    per_update = update_cost(policy, log.n_actions, log.n_features, is_shared=log.has_action_features)
+    scorings = scorings_per_event(policy, propensities, n_events, horizon, reading_interval)
+    if is_learning(policy) and is_thinned(policy, propensities, n_events, horizon, reading_interval):
+        return 1e-9 * (EVENT + scorings * per_update) * (1 + n_readings)  # each reading is a pass of its own
+    readings = min(scorings, FIRST_LONG_SPAN + horizon / reading_interval)
+    return 1e-9 * (EVENT + scorings * per_update + readings * READING) * (1 + READING_SHARE * n_readings)
 
 
 def plan_passes(
@@ -160,11 +178,15 @@ def plan_for_log(
     seconds: float, log: Log, policies: Sequence[Any], horizon: int, most_events: int, passes: int | None, readings: int
 ) -> PassPlan:
     """Return the plan of a log in memory, for all policies together; further readings are parts of the same passes."""
+    propensities, n_events = log.columns.propensities, min(len(log), most_events)
+    fewest = smallest_pool(propensities, horizon)
+    if any(is_thinned(policy, propensities, n_events, horizon, READING_INTERVAL) for policy in policies):
+        fewest = n_events  # shorter passes would not be thinned, and take longer
+    options: dict[str, Any] = {"n_events": n_events, "n_readings": readings}
     per_event = [
-        (1 + READING_SHARE * readings) * sum(event_seconds(policy, log, horizon, interval) for policy in policies)
+        sum(event_seconds(policy, log, horizon, interval, **options) for policy in policies)
         for interval in (READING_INTERVAL, LONG_READING_INTERVAL)
     ]
-    fewest, n_events = smallest_pool(log.columns.propensities, horizon), min(len(log), most_events)
     further = BIAS_PASSES if fewest > n_events else 0  # a shorter log is exhausted, and rounds are filled
     return plan_passes(seconds, per_event, n_events, fewest, passes, further)
 
@@ -177,16 +199,16 @@ def plan_parts(
     Parts become shorter before they become fewer than 20, down to the fewest events that are not exhausted.
     """
     n_events = stream.n_events or 0
-    per_event = (1 + READING_SHARE * readings) * sum(event_seconds(policy, stream, horizon) for policy in policies)
+    propensities = stream.slice(0, min(HEAD_EVENTS, n_events)).read().columns.propensities
+    options: dict[str, Any] = {"propensities": propensities, "n_readings": readings}
+    length = n_events // number_of_parts(n_events, most_events)
+    per_event = sum(event_seconds(policy, stream, horizon, n_events=length, **options) for policy in policies)
     affordable = CORES * seconds / per_event  # events of all passes together
     pool = most_events
-    if affordable < TOTAL_PASSES * n_events / number_of_parts(n_events, most_events):
-        head = stream.slice(0, min(HEAD_EVENTS, n_events)).read()
-        fewest = smallest_pool(head.columns.propensities, horizon)
-        pool = min(most_events, max(fewest, int(affordable / TOTAL_PASSES)))
+    if affordable < TOTAL_PASSES * length:
+        pool = min(most_events, max(smallest_pool(propensities, horizon), int(affordable / TOTAL_PASSES)))
     number = number_of_parts(n_events, pool)
-    length = n_events / number
-    used = min(number, max(ENOUGH_PARTS, int(affordable / (FEWEST_PASSES * length))))
+    used = min(number, max(ENOUGH_PARTS, int(affordable * number / (FEWEST_PASSES * n_events))))
     passes = max(FEWEST_PASSES, math.ceil(TOTAL_PASSES / used))
-    cost = round(used * passes * length * per_event / CORES, 2)
+    cost = round(used * passes * n_events / number * per_event / CORES, 2)
     return PassPlan(seconds, pool, passes, READING_INTERVAL, cost, None if used == number else used)

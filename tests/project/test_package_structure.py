@@ -20,6 +20,8 @@ MODULES = sorted(
 # Private modules that other packages may import, and which packages do.
 SHARED_PRIVATE_MODULES = {
     "backcast.checks._drift": {"_auto"},
+    "backcast.evaluators._bias": {"_time_budget"},
+    "backcast.evaluators._pass_cost": {"_time_budget"},
     "backcast.checks._rewards": {"cli"},
     "backcast.evaluators._curve_gains": {"comparison"},
     "backcast.evaluators._disjoint_parts": {"_auto", "_reading_results", "_time_budget", "evaluation", "planning"},

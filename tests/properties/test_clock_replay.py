@@ -46,7 +46,7 @@ CASES = [(name, layout) for name in POLICIES for layout in LAYOUTS if (name, lay
 
 
 def clock(log: bc.Log, policy: Any, **options: Any) -> Any:
-    return bc.trace(log, policy, bc.ClockReplay(), **options)
+    return bc.trace(log, policy, bc.ClockReplay(fill=False), **options)
 
 
 def reference(log: bc.Log, policy: Any, predicted: Any, uniforms: Any, horizon: int) -> ClockResult:

@@ -9,9 +9,10 @@ import numpy as np
 import pytest
 
 import backcast as bc
-from backcast._engine.clock import run_clock_pass
+from backcast._engine.clock import NO_EDGES, run_clock_pass
 from backcast._engine.filling import COIN, LATE_COIN, Fill
 from backcast._engine.replay_loop import EventArrays
+from backcast._engine.thinning import run_thinned_pass
 from tests.support.statistics import p_value
 from tests.support.tabular import Event, TabularWorld
 
@@ -32,7 +33,9 @@ def sample_events() -> tuple[Any, Any]:
     return cells // 2, cells % 2
 
 
-def run_histories(policy: Any, model: Any, *, broken: tuple[int, ...] = ()) -> tuple[Counter[Any], float]:
+def run_histories(
+    policy: Any, model: Any, *, thins: bool = False, broken: tuple[int, ...] = ()
+) -> tuple[Counter[Any], float]:
     """Simulated histories, each from a log of its own, and the share of rounds that were filled.
 
     ``broken`` are coins that never fall on filling.
@@ -52,16 +55,20 @@ def run_histories(policy: Any, model: Any, *, broken: tuple[int, ...] = ()) -> t
         fill = Fill.from_log(log, predicted[np.arange(x.size), a], T, rng, held_out)
         fill.draws[:, broken] = 2.0
         events = EventArrays.from_log(log, predicted, rng.random(x.size))
-        passed = run_clock_pass(policy, log, events, T, rng, fill=fill)
+        if thins:
+            passed = run_thinned_pass(policy, log, events, T, rng, NO_EDGES, 1, fill)
+        else:
+            passed = run_clock_pass(policy, log, events, T, rng, fill=fill)
         filled += int(passed.filled.sum())
         columns = x[passed.order], a[passed.order], passed.reward.astype(int)
         found[tuple(Event(*map(int, event)) for event in zip(*columns, strict=True))] += 1
     return found, filled / (RUNS * T)
 
 
+@pytest.mark.parametrize("thins", [False, True], ids=["meters", "thinning"])
 @pytest.mark.parametrize("policy", [GREEDY, IN_TWOS], ids=["one by one", "in twos"])
-def test_with_the_true_reward_model_histories_have_the_law_of_live_ones(policy: Any) -> None:
-    found, filled = run_histories(policy, WORLD.mean_rewards)
+def test_with_the_true_reward_model_histories_have_the_law_of_live_ones(policy: Any, thins: bool) -> None:
+    found, filled = run_histories(policy, WORLD.mean_rewards, thins=thins)
     assert filled > 0.1
     assert p_value(found, WORLD.history_law(policy, T)) > ALARM
 

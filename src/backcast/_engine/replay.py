@@ -5,6 +5,7 @@ Results do not depend on how the log is cut into parts, nor on which driver (com
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,7 +13,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import FloatArray, IntArray, as_kernel_array
 from backcast._engine.quantile import TOTAL, RunningQuantile, grow, new_quantile, observe, quantile
 from backcast._engine.replay_loop import (
     NEVER,
@@ -33,6 +34,7 @@ from backcast._engine.replay_loop import (
     set_multiplier,
 )
 from backcast._kernels.contexts import View, view_of
+from backcast._kernels.jit import compiled
 from backcast.log import Log
 from backcast.policies._calls import (
     BlockScorer,
@@ -213,6 +215,7 @@ class ReplayRun:
         self.batches: list[TrainingBatch] = []
         # of the events fed so far
         self.events_fed = 0
+        self._reward_moments = np.zeros(4)
         self.smallest_propensity, self.smallest_is_known = 1.0, True
         self.reward_bounds, self.prediction_bounds = UNKNOWN_RANGE, UNKNOWN_RANGE
 
@@ -242,6 +245,7 @@ class ReplayRun:
         self.smallest_propensity = min(self.smallest_propensity, log.smallest_propensity)
         self.smallest_is_known = self.smallest_is_known and log.smallest_propensity_is_known
         self.reward_bounds = _union(self.reward_bounds, log.reward_bounds)
+        add_moments(as_kernel_array(log.columns.rewards), self._reward_moments)
         self.prediction_bounds = _union(self.prediction_bounds, (float(predicted.min()), float(predicted.max())))
         events = EventArrays.from_log(log, predicted, uniforms)
         trace = TraceArrays.of_length(0) if trace is None else trace
@@ -263,6 +267,12 @@ class ReplayRun:
             self._collect_accepted(self._open, part)
             self._set_aside_pending(self._open, part)
         self.events_fed += len(log)
+
+    @property
+    def reward_spread(self) -> float:
+        """Standard deviation of the rewards fed to this run; the same however the log is cut into parts."""
+        count, _, total, squares = self._reward_moments
+        return math.sqrt(max(squares / count - (total / count) ** 2, 0.0)) if count else 0.0
 
     def close(self) -> list[Trajectory]:
         """End the trajectory under way, if it has events, and return all trajectories."""
@@ -491,6 +501,27 @@ def _trajectory_of(open_trajectory: _OpenTrajectory, sums: npt.NDArray[Any], *, 
         np.concatenate(order) if order else np.zeros(0, dtype=np.int64),
         np.concatenate(weights) if weights else np.zeros(0),
     )
+
+
+@compiled
+def add_moments(rewards: FloatArray, moments: FloatArray) -> None:
+    """Add rewards to their number, the first of them, and the sums of deviations from it and of their squares.
+
+    One after the other, so that rounding does not depend on how the log is cut into parts.
+
+    >>> moments = np.zeros(4)
+    >>> add_moments(np.array([3.0, 4.0]), moments)
+    >>> add_moments(np.array([6.0]), moments)
+    >>> moments
+    array([ 3.,  3.,  4., 10.])
+    """
+    if moments[0] == 0 and rewards.size > 0:
+        moments[1] = rewards[0]
+    for reward in rewards:
+        deviation = reward - moments[1]
+        moments[0] += 1.0
+        moments[2] += deviation
+        moments[3] += deviation * deviation
 
 
 def _union(first: tuple[float, float], second: tuple[float, float]) -> tuple[float, float]:

@@ -8,18 +8,20 @@ same events and draws, more is cut, and the value moves by what cutting does to 
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
+from functools import partial
 from typing import NamedTuple
 
 import numpy as np
 
 from backcast._arrays import FloatArray
-from backcast._engine.replay import MultiplierSchedule, ReplayRun, Trajectory
+from backcast._engine.replay import MultiplierSchedule, Trajectory
 from backcast._request import EvaluationRequest, RandomStreams
-from backcast.errors import StopEvaluation
+from backcast.errors import HorizonNotReached, StopEvaluation
 from backcast.estimate import BiasEstimate
-from backcast.evaluators._replay import ReplayResult
+from backcast.evaluators._replay import ReplayResult, replay, replay_request
+from backcast.io.stream import LogStream
 from backcast.policies.base import is_learning
 
 # times the multipliers of the run; with 8 the estimate was +0.010 ± 0.003 where with 2 and 4 it was +0.006 ± 0.003 and
@@ -52,41 +54,53 @@ def estimate_acceptance_bias(
     """Return the bias of a replay as an estimate of V_T, by one further pass for each of ``LEVELS``.
 
     Nothing cut is no bias, without further passes. None for a policy that does not learn and without a horizon, where
-    the values of events are unbiased; and if it is not known: of a stream, of a run that was stopped, or if the
-    passes do not determine it (:func:`extrapolate_bias`).
+    the values of events are unbiased; and if it is not known: of a run that was stopped, or if the passes do not
+    determine it (:func:`extrapolate_bias`). A stream is read again for each of them.
     """
     if request.horizon is None or not is_learning(request.policy):
         return None
     reported = AcceptanceLevel.from_trajectories(result.trajectories)
     if reported.mass == 0.0:
         return BiasEstimate(0.0, 0.0, METHOD)
-    if result.log is None or result.predictions is None:
+    if result.stopped:
         return None
     try:
         further = [_replay_level(request, replace(schedule, scale=scale), result) for scale in LEVELS]
-    except StopEvaluation:
+    except (StopEvaluation, HorizonNotReached):
         return None
-    return extrapolate_bias(reported, further, float(result.log.columns.rewards.std()))
+    levels = [AcceptanceLevel.from_trajectories(level.trajectories) for level in further]
+    if any(level.stopped for level in further):
+        return None
+    # that of the further passes: one that was resumed was fed a part of the rewards
+    return extrapolate_bias(reported, levels, further[0].reward_spread)
 
 
-def _replay_level(request: EvaluationRequest, schedule: MultiplierSchedule, result: ReplayResult) -> AcceptanceLevel:
+def _replay_level(request: EvaluationRequest, schedule: MultiplierSchedule, result: ReplayResult) -> ReplayResult:
     """Replay the same events with the same draws and policy generators at other multipliers."""
+    # no events are reported, so that progress ends with the log; a run can still be stopped
+    execution = replace(
+        request.execution, checkpoint=None, on_progress=partial(_report_nothing, request.execution.on_progress)
+    )
+    request = replace(request, execution=execution)
+    if isinstance(request.log, LogStream):
+        return replay_request(request, schedule)
     assert result.log is not None
     assert result.predictions is not None
-    log, streams = result.log, RandomStreams.from_seed(request.seed)
-    run = ReplayRun(
+    streams = RandomStreams.from_seed(request.seed)
+    return replay(
+        result.log,
         request.policy,
         schedule,
-        log.reward_bounds,
-        streams.policy,
+        predictions=result.predictions,
+        draws=streams.acceptance.random(len(result.log)),
         horizon=request.horizon,
-        n_events=len(log),
-        record_order=False,
+        rng=streams.policy,
+        on_progress=execution.on_progress,
     )
-    draws = streams.acceptance.random(len(log))
-    # no events are reported, so that progress ends with the log; a run can still be stopped
-    run.feed(log, result.predictions, draws, on_progress=lambda _: request.execution.on_progress(0))
-    return AcceptanceLevel.from_trajectories(run.close())
+
+
+def _report_nothing(on_progress: Callable[[int], None], _: int) -> None:
+    on_progress(0)
 
 
 def extrapolate_bias(

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast.log import Log
+from backcast.log import Log, replace_columns
 from backcast.reward_models._calls import fit_copy, predict
 from backcast.reward_models.cross_fitting import CrossFit, Progressive, Split, default_model
 from backcast.reward_models.low_variance import LowVariance
@@ -54,6 +54,8 @@ class FreshRewards(NamedTuple):
 
         By hand: the last event is predicted without its reward; so are the others if its fold is held out.
         """
+        # the policy learns from these rewards, whatever outcome is read
+        log = replace_columns(log, rewards=log.columns.learned_rewards, learned=None)
         fold = assign_folds(len(log), FOLDS, rng)
         means = np.empty((FOLDS, len(log)))
         members = [np.flatnonzero(fold == f) for f in range(FOLDS)]

@@ -410,7 +410,8 @@ def between_event_variance(passes: Sequence[FloatArray]) -> float:
     """Return the variance over events of their values averaged over histories, from their values in several passes.
 
     In one pass it is mixed with what that pass's history does. Two passes have only the variance between events in
-    common, so it is the mean covariance of two passes: ``(F^2 var(mean) - sum_f var_f) / (F (F - 1))``.
+    common, so it is the mean covariance of two passes: ``(F^2 var(mean) - sum_f var_f) / (F (F - 1))``. Events that
+    were not read in every pass (nan) are left out.
 
     >>> between_event_variance([np.array([0.0, 2.0]), np.array([0.0, 4.0])])
     2.0
@@ -418,9 +419,12 @@ def between_event_variance(passes: Sequence[FloatArray]) -> float:
     By hand: both grow from the first event to the second, by 2 and by 4; their covariance is 1 x 2.
     """
     n = len(passes)
-    if n < 2 or passes[0].size == 0:
+    if n < 2:
         return 0.0
     table = np.array(passes)
+    table = table[:, np.isfinite(table).all(axis=0)]
+    if table.shape[1] == 0:
+        return 0.0
     common = n**2 * table.mean(axis=0).var() - table.var(axis=1).sum()
     return max(float(common) / (n * (n - 1)), 0.0)
 

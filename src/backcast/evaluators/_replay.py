@@ -67,6 +67,7 @@ class ReplayResult:
 
     ``value_range`` contains rewards and predictions, which bounds on a single event need. ``looks_ahead`` is whether
     the reward model was fitted on later events too; ``predictions`` are its predictions, of a log in memory.
+    ``reward_spread`` is the standard deviation of the rewards that were fed.
     """
 
     trajectories: list[Trajectory]
@@ -80,6 +81,8 @@ class ReplayResult:
     notes: tuple[str, ...] = ()
     looks_ahead: bool = False
     predictions: FloatArray | None = None
+    reward_spread: float = math.nan
+    stopped: bool = False
 
     @classmethod
     def from_run(cls, run: ReplayRun, trajectories: list[Trajectory], log: Log | None = None) -> ReplayResult:
@@ -94,6 +97,7 @@ class ReplayResult:
             run.smallest_propensity,
             run.smallest_is_known,
             run.schedule.c_max,
+            reward_spread=run.reward_spread,
         )
 
     @property
@@ -251,7 +255,7 @@ def _stopped(result: ReplayResult, n_events: int | None) -> ReplayResult:
     if processed == n_events:
         return result
     total = "" if n_events is None else f" of {n_events:,}"
-    return replace(result, notes=(partial_note(f"{processed:,}{total} events"),))
+    return replace(result, notes=(partial_note(f"{processed:,}{total} events"),), stopped=True)
 
 
 def replay_interval(

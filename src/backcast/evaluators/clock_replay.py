@@ -10,7 +10,6 @@ import math
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from functools import partial
-from itertools import pairwise
 from typing import Any, ClassVar
 
 import numpy as np
@@ -20,6 +19,7 @@ from backcast._engine.clock import NO_EDGES, ClockPass, run_clock_pass
 from backcast._engine.filling import Fill
 from backcast._engine.readings import FurtherReading, ReadColumns
 from backcast._engine.replay_loop import EventArrays
+from backcast._engine.thinning import run_thinned_pass
 from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest, SeedKey, seed_sequence
 from backcast._validation import at_least, count
@@ -29,7 +29,8 @@ from backcast.estimate import Estimate, block_edges, block_means
 from backcast.evaluators._bias import EXTRA_FACTOR
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
 from backcast.evaluators._fresh_rewards import FOLDS, FreshRewards, model_of_fresh_rewards
-from backcast.evaluators._pass_inputs import OnePass, PassInputs
+from backcast.evaluators._pass_cost import SAFE_METER, is_thinned
+from backcast.evaluators._pass_inputs import OnePass, PassInputs, repeat_for_readings
 from backcast.evaluators._passes import (
     PassResult,
     between_event_variance,
@@ -49,7 +50,6 @@ from backcast.policies.base import batch_size_of, is_learning
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
 FEWEST_FILLED_EVENTS = 2 * FOLDS  # of a log whose reward model is fitted without two of its folds
-SAFE_METER = 0.5  # meters that are not expected to be larger do not pass 1
 LARGEST_UNUSED_EXHAUSTION = 0.02  # exhausted mass per round up to which V_t is read on unused events (theory.md, 4)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
@@ -170,12 +170,20 @@ class ClockReplay(Parametrized):
         n_events = min(len(log), self.pool)
         return horizon > SAFE_METER * n_events * float(log.columns.propensities.min())
 
+    def is_thinned(self, policy: Any, inputs: PassInputs) -> bool:
+        """Return whether full passes score events when they are proposed, and not all of them after every update."""
+        log, horizon = inputs.log, inputs.horizon
+        if not self.fill or len(log) < FEWEST_FILLED_EVENTS:
+            return False
+        n_events = min(len(log), self.pool)
+        return is_thinned(policy, log.columns.propensities, n_events, horizon, self.reading_interval)
+
     def _choose_pass(self, policy: Any, inputs: PassInputs, seed: int) -> Any:
         """Return the kind of pass: values are read on held-out events if a trial pass exhausts much of the log.
 
         The trial is not part of the value: to choose pass by pass would select among histories.
         """
-        if inputs.fresh is None:
+        if inputs.fresh is None or self.is_thinned(policy, inputs):
             return self.run_pass
         trial = self.run_pass(policy, inputs, None, seed_sequence(seed, SeedKey.TRIAL))
         if trial.reached_horizon and trial.certificate <= LARGEST_UNUSED_EXHAUSTION * trial.rounds:
@@ -198,8 +206,11 @@ class ClockReplay(Parametrized):
         from four fifths of the events, and values are read on the others. ``extra`` times the exhausted mass of a
         round is the probability to fill it although events are left, for the bias estimate.
         """
-        rng = np.random.default_rng(seed)
         is_subset, n_events = rows is not None, len(inputs.log)
+        thins = not is_subset and self.is_thinned(policy, inputs)
+        if thins and inputs.readings:
+            return repeat_for_readings(partial(self.run_pass, extra=extra), policy, inputs, rows, seed)
+        rng, reads_held_out = np.random.default_rng(seed), reads_held_out or thins
         if rows is None and n_events > self.pool:
             rows = np.sort(rng.choice(n_events, self.pool, replace=False))
         if rows is not None:
@@ -211,7 +222,12 @@ class ClockReplay(Parametrized):
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
             fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
         recorded = NO_EDGES if is_subset else edges
-        clock_pass = _run_clock(policy, log, predicted, rng, horizon, recorded, fill, self.reading_interval, columns)
+        interval = self.reading_interval
+        if thins and fill is not None:
+            events = EventArrays.from_log(log, predicted, rng.random(len(log)))
+            clock_pass = run_thinned_pass(policy, log, events, horizon, rng, recorded, interval, fill)
+        else:
+            clock_pass = _run_clock(policy, log, predicted, rng, horizon, recorded, fill, interval, columns)
         n_rounds = clock_pass.n_rounds
         if n_rounds < horizon:
             short = PassResult(np.nan, np.zeros(0), n_rounds, np.inf)
@@ -306,14 +322,22 @@ def _run_clock(
 
 def _value_spread(results: Sequence[PassResult]) -> float:
     """Return the standard deviation of event values averaged over histories, from events that passes have in common."""
-    if not results[0].rows.size:
+    thins = bool(np.isnan(results[0].event_values).any())  # of events that were not read
+    if not (results[0].rows.size or thins):
         return math.sqrt(between_event_variance([result.event_values for result in results]))
     variances = []
-    for first, second in pairwise(results):
-        _, i, j = np.intersect1d(first.rows, second.rows, assume_unique=True, return_indices=True)
+    for first, second in zip(results, results[FOLDS if thins else 1 :], strict=False):  # of the same held-out fold
+        (rows, values), (other_rows, other_values) = _read_events(first), _read_events(second)
+        _, i, j = np.intersect1d(rows, other_rows, assume_unique=True, return_indices=True)
         if i.size > 1:
-            variances.append(np.cov(first.event_values[i], second.event_values[j])[0, 1])
+            variances.append(np.cov(values[i], other_values[j])[0, 1])
     return math.sqrt(max(float(np.mean(variances)), 0.0)) if variances else 0.0
+
+
+def _read_events(result: PassResult) -> tuple[IntArray, FloatArray]:
+    """Return the events of a pass that were read, and their values."""
+    was_read = np.flatnonzero(np.isfinite(result.event_values))
+    return (result.rows[was_read] if result.rows.size else was_read), result.event_values[was_read]
 
 
 def subsets_are_long_enough(passes: Sequence[PassResult]) -> bool:
