@@ -1,4 +1,4 @@
-"""Sixteen numbers in single precision side by side: one register of a processor, or a few narrower ones.
+"""Sixteen numbers side by side: in single precision one register of a processor, or a few narrower ones.
 
 The compiler's vectorisation is for long loops. For 16 to 32 nodes the tests around each loop cost more than its
 arithmetic: of 500 nanoseconds for ten draws with 24 nodes, 50 were arithmetic. A value of :class:`LanesType` is a
@@ -22,13 +22,14 @@ SINGLE, DOUBLE, INTEGER = ir.FloatType(), ir.DoubleType(), ir.IntType(32)
 
 
 class LanesType(types.Type):  # type: ignore[misc]  # numba has no types
-    """Numba's type of sixteen numbers."""
+    """Numba's type of sixteen numbers, in single or double precision."""
 
-    def __init__(self) -> None:
-        super().__init__(name="Lanes")
+    def __init__(self, element: Any) -> None:
+        super().__init__(name=f"Lanes({element})")
+        self.vector = ir.VectorType(element, LANES)
 
 
-LANES_TYPE = LanesType()
+SINGLES, DOUBLES = LanesType(SINGLE), LanesType(DOUBLE)
 
 
 @register_model(LanesType)
@@ -36,15 +37,15 @@ class LanesModel(models.PrimitiveModel):  # type: ignore[misc]
     """A vector of LLVM."""
 
     def __init__(self, manager: Any, kind: Any) -> None:
-        super().__init__(manager, kind, ir.VectorType(SINGLE, LANES))
+        super().__init__(manager, kind, kind.vector)
 
 
 def _declare_operator(operation: Any, generate: Callable[..., Any]) -> None:
     @infer_global(operation)
     class _Template(ConcreteTemplate):  # type: ignore[misc]
-        cases = (signature(LANES_TYPE, LANES_TYPE, LANES_TYPE),)
+        cases = (signature(SINGLES, SINGLES, SINGLES), signature(DOUBLES, DOUBLES, DOUBLES))
 
-    @lower_builtin(operation, LANES_TYPE, LANES_TYPE)  # type: ignore[untyped-decorator]
+    @lower_builtin(operation, LanesType, LanesType)  # type: ignore[untyped-decorator]
     def lower(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return generate(builder, *arguments)
 
@@ -83,7 +84,7 @@ def spread(typing_context: Any, value: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return _repeat(builder, arguments[0])
 
-    return LANES_TYPE(types.float32), generate
+    return SINGLES(types.float32), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -93,7 +94,7 @@ def load_lanes(typing_context: Any, array: Any, index: Any) -> Any:
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         return builder.load(_address(context, builder, array, *arguments), align=4)
 
-    return LANES_TYPE(array, types.intp), generate
+    return SINGLES(array, types.intp), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -104,7 +105,7 @@ def store_lanes(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
         builder.store(arguments[2], _address(context, builder, array, *arguments[:2]), align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, LANES_TYPE), generate
+    return types.void(array, types.intp, SINGLES), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -114,9 +115,29 @@ def load_affine(typing_context: Any, array: Any, index: Any, scale: Any, shift: 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
         values = builder.load(_address(context, builder, array, *arguments[:2]), align=8)
         result = _call(builder, "fma", _repeat(builder, arguments[2]), values, _repeat(builder, arguments[3]))
-        return builder.fptrunc(result, ir.VectorType(SINGLE, LANES))
+        return builder.fptrunc(result, SINGLES.vector)
 
-    return LANES_TYPE(array, types.intp, types.float64, types.float64), generate
+    return SINGLES(array, types.intp, types.float64, types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def widen(typing_context: Any, x: Any) -> Any:
+    """Return the numbers in double precision."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fpext(arguments[0], DOUBLES.vector)
+
+    return DOUBLES(SINGLES), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
+def narrow(typing_context: Any, x: Any) -> Any:
+    """Return the numbers rounded to single precision."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return builder.fptrunc(arguments[0], SINGLES.vector)
+
+    return SINGLES(DOUBLES), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -130,7 +151,7 @@ def polynomial(typing_context: Any, coefficients: Any, x: Any) -> Any:
             total = _call(builder, "fma", total, arguments[1], terms.pop())
         return total
 
-    return LANES_TYPE(coefficients, LANES_TYPE), generate
+    return SINGLES(coefficients, SINGLES), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -142,7 +163,7 @@ def size_up_to(typing_context: Any, x: Any, limit: Any) -> Any:
         bound = _repeat(builder, arguments[1])
         return builder.select(builder.fcmp_ordered("<", size, bound), size, bound)
 
-    return LANES_TYPE(LANES_TYPE, types.float32), generate
+    return SINGLES(SINGLES, types.float32), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -153,7 +174,7 @@ def select_negative(typing_context: Any, x: Any, negative: Any, other: Any) -> A
         zero = ir.Constant(ir.VectorType(SINGLE, LANES), [0.0] * LANES)
         return builder.select(builder.fcmp_ordered("<", arguments[0], zero), *arguments[1:])
 
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE, LANES_TYPE), generate
+    return SINGLES(SINGLES, SINGLES, SINGLES), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -164,9 +185,9 @@ def add_to_exponent(typing_context: Any, x: Any, shifted: Any) -> Any:
         kind = ir.VectorType(INTEGER, LANES)
         bits, exponent = (builder.bitcast(argument, kind) for argument in arguments)
         exponent = builder.shl(exponent, ir.Constant(kind, [23] * LANES))
-        return builder.bitcast(builder.add(bits, exponent), ir.VectorType(SINGLE, LANES))
+        return builder.bitcast(builder.add(bits, exponent), SINGLES.vector)
 
-    return LANES_TYPE(LANES_TYPE, LANES_TYPE), generate
+    return SINGLES(SINGLES, SINGLES), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]
@@ -184,4 +205,4 @@ def sum_lanes(typing_context: Any, x: Any) -> Any:
             )
         return builder.fpext(builder.extract_element(total, ir.Constant(INTEGER, 0)), DOUBLE)
 
-    return types.float64(LANES_TYPE), generate
+    return types.float64(SINGLES), generate

@@ -7,8 +7,8 @@ of 24 for ten draws that are alike). If the widths of draws are too different fo
 panels whose nodes follow the narrowest draw that still varies there. The error of a probability is at most 1e-6 for ten
 draws, and 1e-7 per draw for more (tests/policies/test_largest_draw.py).
 
-Scores are computed in double precision, and what follows at the nodes in single precision, sixteen nodes at a time:
-rounding adds about 1e-7 to the error of a probability.
+Sixteen nodes are computed at a time: scores and products in double precision, Phi and phi in single precision, which
+adds about 1e-7 to the error of a probability.
 """
 
 from __future__ import annotations
@@ -26,12 +26,14 @@ from backcast._kernels.lanes import (
     add_to_exponent,
     load_affine,
     load_lanes,
+    narrow,
     polynomial,
     select_negative,
     size_up_to,
     spread,
     store_lanes,
     sum_lanes,
+    widen,
 )
 from backcast.policies._choice import argmax_probabilities, is_available
 
@@ -250,19 +252,20 @@ def add_panel(
     """Add what the draws that still vary above ``low`` win in a panel.
 
     With the product of all Phi, a draw's integrand is that product times its hazard ``phi/Phi``. Products of the
-    others, without a division, took longer: they are a second loop over the draws.
+    others, without a division, took longer: they are a second loop over the draws. The product is in double precision:
+    in single precision it depends on the order of the actions by 1e-7 of itself, and takes 7 % less time.
     """
     mean, inverse, top, wins, hazards = draws.mean, draws.inverse, draws.top, draws.wins, draws.hazards
     for first in range(0, n_nodes, LANES):
-        product = load_lanes(weights, first)
+        product = widen(load_lanes(weights, first))
         for a in range(n):
             if top[a] > low:
                 score = load_affine(nodes, first, half * inverse[a], (middle - mean[a]) * inverse[a])
                 density = exp_of_half_square(size_up_to(score, LIMIT))
                 below = distribution(score, density)
-                product = product * below
+                product = product * widen(below)
                 store_lanes(hazards, a * MOST_NODES + first, density / below)
-        store_lanes(draws.product, first, product)
+        store_lanes(draws.product, first, narrow(product))
     for a in range(n):
         if top[a] > low:
             total = load_lanes(draws.product, 0) * load_lanes(hazards, a * MOST_NODES)
