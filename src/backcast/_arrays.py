@@ -12,6 +12,7 @@ if TYPE_CHECKING:
 
 
 FloatArray: TypeAlias = npt.NDArray[np.float64]
+SingleArray: TypeAlias = npt.NDArray[np.float32]
 IntArray: TypeAlias = npt.NDArray[np.int64]
 BoolArray: TypeAlias = npt.NDArray[np.bool_]
 Contexts: TypeAlias = "FloatArray | scipy.sparse.csr_array[Any]"

@@ -59,7 +59,7 @@ from backcast._kernels.dispatch import (
     raw_row,
     score,
 )
-from backcast._kernels.jit import compiled, uncached
+from backcast._kernels.jit import borrow, compiled, uncached
 from backcast._parallel.stop import STOP_FLAG, raise_if_stopped
 from backcast.log import Log
 from backcast.policies._calls import BlockScorer, start_copy, update_policy
@@ -439,6 +439,8 @@ def _pass_by_action(
     meters: Any,
     rounds: Any,
 ) -> int:
+    # without this, counting references took 150 of 520 nanoseconds per event and round of LinearThompson (K = 10)
+    state, view, events, table, meters, rounds = borrow((state, view, events, table, meters, rounds))
     n_actions = table.exact.size
     changed = np.ones(n_actions, dtype=np.bool_)
     t, tau = FIRST_ROUND, 0.0
@@ -473,6 +475,7 @@ def _pass_by_action(
 
 
 def _pass(state: Any, view: Any, events: Any, batch_size: int, same_everywhere: bool, meters: Any, rounds: Any) -> int:
+    state, view, events, meters, rounds = borrow((state, view, events, meters, rounds))
     n = events.actions.size
     target = np.empty((n, events.predicted.shape[1]))
     t, tau = FIRST_ROUND, 0.0

@@ -168,16 +168,6 @@ def borrow(typing_context: Any, value: Any) -> Any:
     return value(value), generate
 
 
-@intrinsic  # type: ignore[untyped-decorator]  # numba has no types
-def fused_multiply_add(typing_context: Any, a: Any, b: Any, c: Any) -> Any:
-    """``a b + c`` rounded once: one instruction, and the same bits wherever it is inlined. Compiled code only."""
-
-    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        return builder.fma(*arguments)
-
-    return types.float64(types.float64, types.float64, types.float64), generate
-
-
 def _remove_owners(context: Any, builder: Any, value_type: Any, value: Any) -> Any:
     if isinstance(value_type, types.Array):
         array = context.make_array(value_type)(context, builder, value)
