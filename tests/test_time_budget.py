@@ -70,9 +70,9 @@ class TestPlan:
         assert smallest or plan.passes * plan.pool * 0.9 * cost <= CORES * seconds * (1 + 1e-9)
 
     def test_passes_become_shorter_before_they_become_fewer(self) -> None:
-        plans = [plan_passes(seconds, (1e-5, 9e-6), 100_000, 20_000) for seconds in (1e3, 30.0, 20.0, 15.0, 6.0, 0.1)]
-        assert [plan.pool for plan in plans] == [100_000, 100_000, 55_555, 41_666, 20_000, 20_000]
-        assert [plan.passes for plan in plans] == [64, 32, 64, 64, 48, 16]
+        plans = [plan_passes(seconds, (1e-5, 9e-6), 100_000, 20_000) for seconds in (1e3, 30.0, 18.0, 15.0, 6.0, 0.1)]
+        assert [plan.pool for plan in plans] == [100_000, 100_000, 55_555, 46_296, 20_000, 20_000]
+        assert [plan.passes for plan in plans] == [64, 48, 64, 64, 48, 16]
 
     def test_without_a_shortage_nothing_is_reduced(self) -> None:
         plan = plan_for_log(1e4, LOG, [POLICY], 40, 100_000, None, 0)

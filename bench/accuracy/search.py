@@ -24,7 +24,7 @@ from bench.common.machine import describe_provenance, provenance
 from bench.common.markdown import markdown_table
 from bench.common.output import RESULTS, print_status, write_json, write_page
 
-PILOT_PASSES = 16  # of every evaluation with replicates="auto"
+PILOT_PASSES = 8  # of every evaluation with replicates="auto"
 LIVE_RUNS = 2_000
 COMPARED = 5  # logs on which all settings are compared in full, for the cost
 ALPHAS = (0.0, 0.02, 0.05, 0.1, 0.15, 0.2, 0.3, 0.5, 0.7, 1.0, 1.5, 2.0, 3.0, 5.0, 7.0, 10.0)

@@ -148,9 +148,9 @@ def plan_passes(
     a sampling error of 0.0020).
 
     >>> plan_passes(30.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
-    PassPlan(budget=30.0, pool=100000, passes=32, reading_interval=8, seconds=16.0, parts=None)
+    PassPlan(budget=30.0, pool=100000, passes=48, reading_interval=8, seconds=20.0, parts=None)
     >>> plan_passes(15.0, (1e-5, 9e-6), n_events=100_000, fewest_events=20_000)
-    PassPlan(budget=15.0, pool=41666, passes=64, reading_interval=64, seconds=15.0, parts=None)
+    PassPlan(budget=15.0, pool=46296, passes=64, reading_interval=64, seconds=15.0, parts=None)
     """
     fewest_events = min(fewest_events, n_events)
     fine, coarse = per_event

@@ -18,6 +18,7 @@ from backcast.evaluators._passes import PassResult
 
 EXTRA_FACTOR = 3.0  # times the exhausted mass of a round: probability that it is filled although events are left
 BIAS_PASSES = 16  # that are filled more
+FEW_BIAS_PASSES, FEW_FILLED = 8, 0.05  # up to so large a filled share, where what is extrapolated is small
 SMALLEST_INCREASE = 0.1  # of the filled share, from which the extrapolation to none is made
 SMALL_SHARE = 0.002  # of filled rounds, up to which the bias is negligible
 METHOD = "more filled rounds, extrapolated to none"
@@ -31,6 +32,13 @@ def filled_share(passes: Sequence[PassResult]) -> float:
 def is_filled(passes: Sequence[PassResult]) -> bool:
     """Return whether so many rounds are filled that the bias may matter."""
     return filled_share(passes) > SMALL_SHARE
+
+
+def bias_passes(passes: Sequence[PassResult]) -> int:
+    """Return how many passes that are filled more the bias of these passes takes."""
+    if not is_filled(passes):
+        return 0
+    return FEW_BIAS_PASSES if filled_share(passes) <= FEW_FILLED else BIAS_PASSES
 
 
 def estimate_bias(

@@ -72,16 +72,19 @@ class CurveInfluences:
             stop = min(start + size, self._n_events)
             direct, history = np.zeros((2, n_passes, n_bins + 1, stop - start))
             for b, result in enumerate(self._passes):
-                columns, places = slice(start, stop), np.arange(stop - start)
+                columns = slice(start, stop)
+                places: slice | IntArray = slice(None)
                 if result.rows.size:
                     columns = slice(*np.searchsorted(result.rows, (start, stop)))
                     places = result.rows[columns] - start
                 readings, own = _influences_by_bin(result, columns, self._lengths, average)
-                direct[b, :-1, places] = readings.T
-                history[b, :-1, places] = self._history_by_bin(b, accepted_in[b][columns], columns, own).T
+                # views of one pass: an index of places beside that of the pass would put them first
+                read, changed = direct[b], history[b]
+                read[:-1, places] = readings
+                changed[:-1, places] = self._history_by_bin(b, accepted_in[b][columns], columns, own)
                 if self._baseline.direct:
-                    direct[b, -1, places] = self._baseline.direct[b][columns]
-                    history[b, -1, places] = self._baseline.history[b][columns]
+                    read[-1, places] = self._baseline.direct[b][columns]
+                    changed[-1, places] = self._baseline.history[b][columns]
             if self._baseline.fixed.size:
                 direct[:, -1] = self._baseline.fixed[start:stop]
             yield direct, history

@@ -22,7 +22,7 @@ from backcast._parallel.workers import Job, SharedArguments
 from backcast._readings import OutcomeReading
 from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_sequence
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
-from backcast.evaluators._bias import BIAS_PASSES, is_filled
+from backcast.evaluators._bias import bias_passes
 from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
 from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
@@ -33,7 +33,7 @@ from backcast.log import Log
 from backcast.policies.compiled import CompiledPolicy
 from backcast.reward_models.cross_fitting import Fitted, Given, as_out_of_sample
 
-PILOT_PASSES = 16  # full passes from which the number of passes is chosen
+PILOT_PASSES = 8  # full passes from which the number of passes is chosen; 16 would be a sixth of all passes
 FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
 PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
 BATCH_PER_GROUP, MOST_BATCHES = 10, 3  # subset replicates per group in a batch, and most batches
@@ -108,17 +108,18 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
     """
     if len(runner.passes) == 1 or runner.stopped or not table.has_standard_errors:
         return table
-    filled = [is_filled(table.passes_of(policy)) for policy in range(len(runner.policies))]
+    passes = [table.passes_of(policy) for policy in range(len(runner.policies))]
+    count = max(bias_passes(of_policy) for of_policy in passes)
     inputs = runner.inputs
     read = [inputs.log, *(inputs.read_as(i).log for i in range(len(inputs.readings)))]
     table = replace(table, reward_spreads=[float(log.columns.rewards.std()) for log in read for _ in runner.policies])
-    if not any(filled):
+    if not count:
         return table
     try:
-        more_filled = runner.more_filled_passes()
+        more_filled = runner.more_filled_passes(count)
     except StopEvaluation:
         return table
-    return replace(table, more_filled=more_filled) if len(more_filled) == BIAS_PASSES else table
+    return replace(table, more_filled=more_filled) if len(more_filled) == count else table
 
 
 def _predict_outcome(request: EvaluationRequest, reading: OutcomeReading) -> FloatArray:
@@ -157,7 +158,7 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     )
     try:
         if has_pilots:
-            pilots = runner.pilot_passes()
+            pilots = runner.pilot_passes(PILOT_PASSES)
             if not runner.stopped:
                 needed = _passes_needed(replace(template, full=pilots))
                 n_passes = min(needed, most)
@@ -216,7 +217,7 @@ def _run_subsets(runner: _Runner, method: GroupJackknife, long_enough: LongEnoug
     pilots: list[list[PassResult]] = []
     try:
         if request.replicates == "auto":
-            pilots = runner.pilot_passes()
+            pilots = runner.pilot_passes(PERMUTATIONS)
         else:
             table = replace(table, full=runner.full_passes(range(n_passes)))
         n_groups = method.groups_per_subset
@@ -364,9 +365,9 @@ class _Runner:
         """Return the results of the reward alone, as pilots have them."""
         return [row[: len(self.policies)] for row in results]
 
-    def pilot_passes(self) -> list[list[PassResult]]:
+    def pilot_passes(self, count: int) -> list[list[PassResult]]:
         """Run the passes from which the number of passes is chosen, without readings."""
-        return self.full_passes(range(PILOT_PASSES), "pilot", SeedKey.PILOT, reads=False)
+        return self.full_passes(range(count), "pilot", SeedKey.PILOT, reads=False)
 
     def full_passes(
         self, numbers: Iterable[int], name: str = "pass", key: SeedKey = SeedKey.FULL_PASS, *, reads: bool = True
@@ -389,10 +390,10 @@ class _Runner:
             jobs.append(Job((name, n_groups, number), (groups, (*key, number), not is_pilot), n_events))
         return self._run(jobs)
 
-    def more_filled_passes(self) -> list[list[PassResult]]:
+    def more_filled_passes(self, count: int) -> list[list[PassResult]]:
         """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
         n = len(self.inputs.log)
-        keys = [(SeedKey.FULL_PASS, i) for i in range(BIAS_PASSES)]
+        keys = [(SeedKey.FULL_PASS, i) for i in range(count)]
         return self._run([Job(("filled", i), (None, key, True, 1), n) for i, key in enumerate(keys)])
 
     def _run(self, jobs: Sequence[Job], *, shows_values: bool = False) -> list[list[PassResult]]:
