@@ -47,7 +47,7 @@ class TestReplicates:
         assert result.interval is None
         assert result.diagnostics.to_dict()["passes"] == 5
         assert result.notes == (
-            "Partial: the run was stopped when 5 of 48 passes over the log were finished. These are not enough for a "
+            "Partial: the run was stopped when 5 of 40 passes over the log were finished. These are not enough for a "
             "standard error.",
         )
 

@@ -64,7 +64,7 @@ class TestProgress:
         ("policy", "evaluator", "keywords", "passes"),
         [
             (bc.UCB1(), "auto", {}, 1),
-            (bc.UCB1(), "auto", {"horizon": 5}, 48),
+            (bc.UCB1(), "auto", {"horizon": 5}, 40),
             (bc.Uniform(), "auto", {"horizon": 5}, 1),
             (bc.UCB1(), "auto", {"horizon": 5, "exchangeable": False}, 1),
             (bc.UCB1(), "auto", {"horizon": 5, "replicates": None}, 1),

@@ -44,26 +44,20 @@ def run_thinned_pass(
 
     Where an event was not read, its value is nan.
     """
-    return _ThinnedPass(policy, log, events, horizon, rng, edges, fill).run(reading_interval)
+    rounds = Rounds.of_length(horizon, len(log), edges, fill)
+    return _ThinnedPass(start_copy(policy, log, rng), log, events, rounds, rng).run(reading_interval)
 
 
 class _ThinnedPass:
     """A pass under way: the policy, the clock, which event is proposed next, and what was read so far."""
 
     def __init__(
-        self,
-        policy: Any,
-        log: Log,
-        events: EventArrays,
-        horizon: int,
-        rng: np.random.Generator,
-        edges: IntArray,
-        fill: Fill,
+        self, policy_copy: Any, log: Log, events: EventArrays, rounds: Rounds, rng: np.random.Generator
     ) -> None:
-        self._policy, self._log, self._events, self._fill = start_copy(policy, log, rng), log, events, fill
-        self._rounds = Rounds.of_length(horizon, len(log), edges, fill)
+        fill = rounds.fill
+        self._policy, self._log, self._events, self._rounds, self._fill = policy_copy, log, events, rounds, fill
         self._scorer = BlockScorer(self._policy, log)
-        self._chosen = np.zeros(horizon)  # probability of the action of each round
+        self._chosen = np.zeros(rounds.order.size)  # probability of the action of each round
         self._played, self._clock = 0, 0.0
         # random numbers of their own for samples: thresholds and coins stay the same however many rounds are filled
         coins, self._rng = rng.random(len(log)), rng.spawn(1)[0]

@@ -69,14 +69,15 @@ def run_replicates(
     long_enough: LongEnough,
     horizon_error: Callable[[PassInputs, int], HorizonNotReached],
     fill_more: Callable[[OnePass], OnePass] | None = None,
+    threads: bool = True,
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
 
     ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
     out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors. Readings
     of the request are further columns of the table, as many as there are policies for each; they do not decide on the
-    number of passes, and a run that is stopped has none. ``fill_more`` returns a pass with
-    more filled rounds, for the bias of those that are filled.
+    number of passes, and a run that is stopped has none. ``fill_more`` returns a pass with more filled rounds, for the
+    bias of those that are filled. Without ``threads`` passes run in processes, whatever the policies are.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -89,7 +90,7 @@ def run_replicates(
     inputs = inputs.with_readings(request.readings, partial(_predict_outcome, request))
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
     levels = (passes,) if fill_more is None else (passes, [fill_more(each) for each in passes])
-    with closing(_Runner(levels, policies, inputs, request, groups, horizon_error)) as runner:
+    with closing(_Runner(levels, policies, inputs, request, groups, horizon_error, threads)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
             return ReplicateTable(full, [], NO_MEMBERS, inputs.horizon, len(inputs.log), runner.groups)
@@ -337,6 +338,7 @@ class _Runner:
     request: EvaluationRequest
     groups: Groups
     horizon_error: Callable[[PassInputs, int], HorizonNotReached]
+    threads: bool
     stopped: bool = False
     _shared: SharedArguments = field(init=False, repr=False)
     _values: PassValues = field(init=False, repr=False)
@@ -400,7 +402,7 @@ class _Runner:
         if self.stopped:
             raise StopEvaluation
         # compiled policies release the interpreter lock, so threads share the log; others need processes
-        threads = all(isinstance(policy, CompiledPolicy) for policy in self.policies)
+        threads = self.threads and all(isinstance(policy, CompiledPolicy) for policy in self.policies)
         execution = self.request.execution
         shown = self._values.show if execution.shows_values and shows_values else None
         finished = run_jobs(

@@ -133,6 +133,8 @@ class ClockReplay(Parametrized):
             default_interval=InfinitesimalJackknife(),
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
+            # thinned passes hold the interpreter lock
+            threads=not any(self.is_thinned(policy, inputs) for policy in policies),
         )
 
     def estimate_of(self, policy: int, passes: ReplicateTable | PartResults, request: EvaluationRequest) -> Estimate:
