@@ -11,10 +11,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 import backcast as bc
+from backcast._engine import clock
 from backcast._engine.clock import NO_EDGES, Rounds, run_clock_pass
 from backcast._engine.filling import Fill
 from backcast._engine.meters import smallest_of_rank
 from backcast._engine.replay_loop import EventArrays
+from backcast._kernels import contexts as contexts_module
 from backcast._kernels.contexts import view_of, with_columns
 from backcast.policies._ridge import learn_linear, with_predictions
 
@@ -77,6 +79,95 @@ def test_updated_predictions_are_the_computed_ones() -> None:
     assert np.abs(state.ridge.means).max() > 0.1
     np.testing.assert_allclose(state.ridge.means, fresh.means, atol=1e-12)
     np.testing.assert_allclose(state.ridge.variances, fresh.variances, atol=1e-12)
+
+
+def make_near_ties(seed: int) -> bc.Log:
+    """Return a log in which two actions have the same contexts and rewards, apart from at most 1e-9."""
+    log = make_log(seed)
+    contexts, rewards = np.repeat(np.asarray(log.contexts)[: N // 2], 2, axis=0), np.repeat(log.rewards[: N // 2], 2)
+    actions = np.tile([0, 1], N // 2)
+    rewards = 0.5 * rewards + 1e-9 * np.random.default_rng(seed).random(N)
+    return bc.Log(contexts, actions, rewards, np.full(N, 1 / K), n_actions=K, reward_range=(0, 1))
+
+
+def make_masked(seed: int) -> bc.Log:
+    log = make_log(seed)
+    available = np.random.default_rng(seed).random((N, K)) < 0.7
+    available[np.arange(N), log.actions] = True
+    columns = log.columns
+    return bc.Log(columns.contexts, log.actions, log.rewards, columns.propensities, available=available, n_actions=K)
+
+
+def make_categorical(seed: int) -> bc.Log:
+    """Return a log of few different contexts, so that scores are equal at many events."""
+    log = make_log(seed)
+    contexts = np.eye(D)[np.random.default_rng(seed).integers(D, size=N)] / 3
+    return bc.Log(contexts, log.actions, log.rewards, np.full(N, 1 / K), n_actions=K, reward_range=(0, 1))
+
+
+def train(policy: Any) -> Any:
+    """Return the policy with models of two actions that are nearly the same."""
+    log = make_near_ties(9)
+    policy.start(K, D, np.random.default_rng(0))
+    policy.learn(log.contexts, log.actions, log.rewards, log.propensities)
+    return policy
+
+
+LOGS = {"normal": make_log, "near ties": make_near_ties, "masked": make_masked, "categorical": make_categorical}
+
+
+def run_twice(
+    policy: Any, log: bc.Log, monkeypatch: pytest.MonkeyPatch, **constants: float
+) -> tuple[clock.ClockPass, clock.ClockPass]:
+    """Return the same pass with scores in single and in double precision."""
+    events = EventArrays.from_log(log, np.random.default_rng(1).random((N, K)), np.random.default_rng(2).random(N))
+    passes = []
+    for single in (True, False):
+        with monkeypatch.context() as patch:
+            if not single:
+                patch.setattr(clock, "allows_rounding", lambda state: False)
+            for name, value in constants.items():
+                patch.setattr(clock if hasattr(clock, name) else contexts_module, name, value)
+            passes.append(run_clock_pass(policy, log, events, 250, np.random.default_rng(3), np.array([100, 250])))
+    return passes[0], passes[1]
+
+
+@pytest.mark.parametrize("kind", LOGS)
+@pytest.mark.parametrize(
+    "policy",
+    [
+        bc.EpsilonGreedy(0.2),
+        bc.EpsilonGreedy(0.0, batch_size=7),
+        bc.LinUCB(0.5),
+        bc.LinUCB(0.1, batch_size=40),
+        train(bc.LinUCB(0.5)),
+        train(bc.EpsilonGreedy(0.2)),
+    ],
+    ids=["greedy", "greedy by 7", "LinUCB", "LinUCB by 40", "trained LinUCB", "trained greedy"],
+)
+def test_scores_in_single_precision_give_the_choices_of_double(
+    policy: Any, kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for seed in range(3):
+        single, double = run_twice(policy, LOGS[kind](seed), monkeypatch)
+        np.testing.assert_array_equal(single.order, double.order)
+        for name in ("value", "exhausted", "event_values", "reading", "own", "compensator"):
+            np.testing.assert_allclose(getattr(single, name), getattr(double, name), atol=1e-12, err_msg=name)
+
+
+def test_choices_differ_without_margins(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A policy that starts with near ties needs the margins: without them single precision decides."""
+    policy = train(bc.EpsilonGreedy(0.2))
+    single, double = run_twice(policy, make_log(0), monkeypatch, NEAR_TIE_SINGLE=0.0, SINGLE_ROUNDING=0.0)
+    assert not np.allclose(single.value, double.value, atol=1e-6)
+
+
+def test_contexts_of_very_different_size_stay_in_double_precision() -> None:
+    contexts = np.ones((1000, 2))
+    assert with_columns(view_of(contexts), single=True).columns.dtype == np.float32  # type: ignore[union-attr]
+    contexts[0] = 1e12
+    assert with_columns(view_of(contexts), single=True).columns.dtype == np.float64  # type: ignore[union-attr]
+    assert with_columns(view_of(np.full((3, 2), 1e200)), single=True).columns.dtype == np.float64  # type: ignore[union-attr]
 
 
 TIMES = st.sampled_from([-1.0, 0.0, 0.25, 0.5, 3.0, np.inf, np.nan])  # few, so that there are ties

@@ -18,7 +18,16 @@ import numpy as np
 from numba.extending import register_jitable
 
 from backcast._arrays import BoolArray, FloatArray, IntArray
-from backcast._engine.action_scores import NEAR_TIE, ScoreTable, find_best, is_near_tie, update_scores
+from backcast._engine.action_scores import (
+    NEAR_TIE,
+    NEAR_TIE_SINGLE,
+    OVERTAKEN,
+    ScoreTable,
+    decide_near_tie,
+    find_best,
+    is_near_tie,
+    update_scores,
+)
 from backcast._engine.filling import (
     COIN,
     DONOR,
@@ -46,8 +55,9 @@ from backcast._engine.meters import (
 )
 from backcast._engine.readings import FurtherReading, ReadColumns, ReadingMeters, change_outcomes, read_further
 from backcast._engine.replay_loop import ROUNDING, EventArrays
-from backcast._kernels.contexts import view_of, with_columns
+from backcast._kernels.contexts import DenseColumns, view_of, with_columns
 from backcast._kernels.dispatch import (
+    allows_rounding,
     choose,
     is_approximate,
     is_builtin,
@@ -55,6 +65,7 @@ from backcast._kernels.dispatch import (
     is_divisible,
     is_greedy,
     learn,
+    lipschitz,
     raw,
     raw_row,
     score,
@@ -213,18 +224,19 @@ def _run_compiled(
     rng: np.random.Generator,
 ) -> int:
     contexts = log.columns.contexts
+    is_fresh = not policy.may_have_learned
     view, state = view_of(contexts), policy.state_for(contexts)
     if is_divisible(state):
-        view = with_columns(view)
+        view = with_columns(view, single=allows_rounding(state))
         state = policy.state_for_pass(contexts, view)
         rounds.plan_readings(policy.batch_size, reading_interval, rng.spawn(1)[0])
-        margin = NEAR_TIE if is_approximate(state) else 0.0
-        is_shared = log.has_action_features
-        table = ScoreTable.of_size(log.n_actions, len(log))
-        loop = _PASS_BY_ACTION[is_builtin(state)]
-        return int(
-            loop(state, view, events, policy.batch_size, is_greedy(state), margin, is_shared, table, meters, rounds)
-        )
+        dtype, rounding = (view.columns.dtype, view.rounding) if isinstance(view, DenseColumns) else (np.float64, 0.0)
+        margin = 0.0
+        if is_approximate(state):
+            margin = NEAR_TIE if dtype == np.float64 else NEAR_TIE_SINGLE
+        table = ScoreTable.of_size(log.n_actions, len(log), dtype, margin, are_alike=is_fresh or margin == 0.0)
+        numbers = policy.batch_size, is_greedy(state), log.has_action_features, rounding
+        return int(_PASS_BY_ACTION[is_builtin(state)](state, view, events, *numbers, table, meters, rounds))
     rounds.plan_readings(policy.batch_size, 1, rng)
     same_everywhere = is_context_free(state) and log.columns.available is None
     return int(_PASS[is_builtin(state)](state, view, events, policy.batch_size, same_everywhere, meters, rounds))
@@ -397,24 +409,36 @@ def _rescore_stale(
 ) -> None:
     """Change the stale events that have another best action now; afterwards no event is stale."""
     n_changed = 0
-    target = np.empty(table.scores.shape[0])
+    target, choices = np.empty(table.scores.shape[0]), table.choices
+    # the choice depends only on which score is the largest, and on which actions are available
+    for a in range(target.size):
+        for b in range(target.size):
+            choices[a, b] = 1.0 if a == b else 0.0
+        if events.available.size == 0:
+            choose(state, events.available, 0, choices[a])
     for k in range(table.stale.size):
-        if not table.stale[k]:
+        reason = table.stale[k]
+        if reason == 0:
             continue
-        table.stale[k] = False
-        best = find_best(table, k)
-        if is_near_tie(table, k):
-            raw_row(state, view, k, target)
-            for a in range(target.size):
-                if table.scores[a, k] > -np.inf:  # of an action that is available
-                    table.scores[a, k] = target[a]
+        table.stale[k] = 0
+        best, is_exact = table.best[k], False
+        if reason != OVERTAKEN:
             best = find_best(table, k)
-        if best >= 0 and best == table.best[k]:
-            continue
-        table.best[k] = best
-        for a in range(target.size):
-            target[a] = table.scores[a, k]
-        choose(state, events.available, k, target)
+            if is_near_tie(table, k):
+                raw_row(state, view, k, target)
+                best, is_exact = decide_near_tie(table, k, target), True
+            # one that was overtaken in this update is not the former best action
+            if best >= 0 and best == table.best[k] and reason < OVERTAKEN:
+                continue
+            table.best[k] = best
+        if best >= 0:
+            for a in range(target.size):
+                target[a] = choices[best, a]
+        elif not is_exact:
+            for a in range(target.size):
+                target[a] = table.scores[a, k]
+        if best < 0 or events.available.size > 0:
+            choose(state, events.available, k, target)
         speed, value = speed_and_value(events, target, k)
         if speed != meters.speed[k] or value != meters.value[k]:
             change_event(speed, value, k, t, tau, events.uniforms, meters)
@@ -433,15 +457,15 @@ def _pass_by_action(
     events: Any,
     batch_size: int,
     greedy: bool,
-    margin: float,
     is_shared: bool,
+    rounding: float,
     table: Any,
     meters: Any,
     rounds: Any,
 ) -> int:
     # without this, counting references took 150 of 520 nanoseconds per event and round of LinearThompson (K = 10)
     state, view, events, table, meters, rounds = borrow((state, view, events, table, meters, rounds))
-    n_actions = table.exact.size
+    n_actions, margin = table.alike.size, table.margins[1]
     changed = np.ones(n_actions, dtype=np.bool_)
     t, tau = FIRST_ROUND, 0.0
     while t < rounds.order.size and rounds.stop[0] == 0:
@@ -449,9 +473,13 @@ def _pass_by_action(
         for a in range(n_actions):
             if changed[a]:
                 raw(state, view, a, table.scores[a])
-                if greedy:
-                    update_scores(table, a, events.available, margin)
+        if rounding > 0.0:
+            # both of two scores change by at most this much if features are rounded
+            table.margins[0] = margin + 2.0 * rounding * lipschitz(state)
         if greedy:
+            for a in range(n_actions):
+                if changed[a]:
+                    update_scores(table, a, events.available)
             _rescore_stale(state, view, events, table, t, tau, meters, rounds.further)
         else:
             _rescore(state, events, table, t, meters, rounds.further)
@@ -470,7 +498,7 @@ def _pass_by_action(
             if is_shared:
                 changed[:] = True
             for a in range(n_actions):
-                table.exact[a] &= not changed[a] or margin == 0.0
+                table.alike[a] &= not changed[a] or margin == 0.0
     return t
 
 

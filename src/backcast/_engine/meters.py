@@ -14,6 +14,7 @@ from backcast._arrays import FloatArray, IntArray
 from backcast._engine.equations import doubly_robust, expected_reward
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled, inlined
+from backcast._kernels.logarithm import write_logarithms
 
 
 class Meters(NamedTuple):
@@ -26,8 +27,8 @@ class Meters(NamedTuple):
     ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
     unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
     the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
-    filled rounds. ``share`` and ``log_share`` are scratch for ``i_k`` and its logarithm, ``next_speed`` and
-    ``next_value`` for a change of all events.
+    filled rounds. ``share``, ``log_share`` and ``influence`` are scratch for ``i_k``, its logarithm and
+    ``i_k (R_k - V_t)``, ``next_speed`` and ``next_value`` for a change of all events.
     """
 
     meter: FloatArray
@@ -43,6 +44,7 @@ class Meters(NamedTuple):
     next_value: FloatArray
     share: FloatArray
     log_share: FloatArray
+    influence: FloatArray
     reading: FloatArray
     own: FloatArray
     refills: FloatArray
@@ -107,32 +109,65 @@ def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]
 
     ``V_t = sum i_k R_k / sum i_k`` over unused events with ``i_k = 1/(1 - W_k)``.
     """
-    meter, since, speed, used, share, value = (
-        meters.meter,
-        meters.since,
-        meters.speed,
-        meters.used,
-        meters.share,
-        meters.value,
-    )
+    meter, since, speed, used, share = meters.meter, meters.since, meters.speed, meters.used, meters.share
+    value, reading, own = meters.value, meters.reading, meters.own
+    influence, log_share = meters.influence, meters.log_share
     for k in range(meter.size):
         inverse = 1.0 / (1.0 - (meter[k] + speed[k] * (tau - since[k])))
         share[k] = 0.0 if used[k] else inverse
-    total = weight = variance = 0.0
-    for k in range(meter.size):
-        weight += share[k]
-        total += share[k] * value[k]
+    weight = sum_of_numbers(share)
     if weight == 0.0:
         return np.nan, np.nan
-    reading = total / weight
+    mean = sum_of_products(share, value) / weight
+    write_logarithms(share, log_share)
+    per_round = n_rounds / weight
     for k in range(meter.size):
-        if share[k] > 0.0:
-            influence = share[k] / weight * (value[k] - reading)
-            variance += influence * influence
-            meters.reading[k] += n_rounds * influence
-            meters.log_share[k] = np.log(share[k])
-            meters.own[k] -= n_rounds * influence * meters.log_share[k]
-    return reading, variance
+        influence[k] = share[k] * (value[k] - mean)
+        reading[k] += per_round * influence[k]
+        own[k] -= per_round * influence[k] * log_share[k]
+    return mean, sum_of_products(influence, influence) / (weight * weight)
+
+
+# Four sums, which a processor overlaps: 0.3 instead of 1.3 nanoseconds per number. Their order does not depend on the
+# width of its registers.
+
+
+@compiled
+def sum_of_numbers(a: FloatArray) -> float:
+    """Return ``sum_k a_k``.
+
+    >>> sum_of_numbers(np.arange(6.0))
+    15.0
+    """
+    first = second = third = fourth = 0.0
+    whole = a.size - a.size % 4
+    for k in range(0, whole, 4):
+        first += a[k]
+        second += a[k + 1]
+        third += a[k + 2]
+        fourth += a[k + 3]
+    for k in range(whole, a.size):
+        first += a[k]
+    return (first + second) + (third + fourth)
+
+
+@compiled
+def sum_of_products(a: FloatArray, b: FloatArray) -> float:
+    """Return ``sum_k a_k b_k``.
+
+    >>> sum_of_products(np.arange(6.0), np.full(6, 2.0))
+    30.0
+    """
+    first = second = third = fourth = 0.0
+    whole = a.size - a.size % 4
+    for k in range(0, whole, 4):
+        first += a[k] * b[k]
+        second += a[k + 1] * b[k + 1]
+        third += a[k + 2] * b[k + 2]
+        fourth += a[k + 3] * b[k + 3]
+    for k in range(whole, a.size):
+        first += a[k] * b[k]
+    return (first + second) + (third + fourth)
 
 
 @compiled

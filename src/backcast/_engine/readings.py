@@ -13,6 +13,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray, as_kernel_array
 from backcast._engine.equations import doubly_robust, expected_reward
+from backcast._engine.meters import sum_of_numbers, sum_of_products
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled
 
@@ -116,25 +117,6 @@ def change_outcomes(events: EventArrays, changed: IntArray, targets: FloatArray,
 
 
 @compiled
-def sum_of_products(a: FloatArray, b: FloatArray) -> float:
-    """Return ``sum_k a_k b_k`` in four sums, which a processor overlaps.
-
-    >>> sum_of_products(np.arange(6.0), np.full(6, 2.0))
-    30.0
-    """
-    first = second = third = fourth = 0.0
-    whole = a.size - a.size % 4
-    for k in range(0, whole, 4):
-        first += a[k] * b[k]
-        second += a[k + 1] * b[k + 1]
-        third += a[k + 2] * b[k + 2]
-        fourth += a[k + 3] * b[k + 3]
-    for k in range(whole, a.size):
-        first += a[k] * b[k]
-    return (first + second) + (third + fourth)
-
-
-@compiled
 def read_further(
     first: int, last: int, share: FloatArray, log_share: FloatArray, value: FloatArray, read: ReadingMeters
 ) -> None:
@@ -146,7 +128,7 @@ def read_further(
     n_outcomes, n_readings, influence = read.value.shape[0], read.curve.shape[0], read.influence
     if n_readings == 0:
         return
-    weight = share.sum()
+    weight = sum_of_numbers(share)
     if weight == 0.0:
         # no event is left: what was read last stands for these rounds, as for the reward
         for j in range(n_readings):

@@ -14,14 +14,19 @@ from collections.abc import Callable
 from typing import Any, NamedTuple, TypeAlias
 
 import numpy as np
-from numba.extending import overload
+from numba import float32
+from numba.extending import overload, register_jitable
 
 from backcast._arrays import BoolArray, Contexts, FloatArray, IntArray, is_sparse
-from backcast._kernels.jit import ALWAYS_INLINE, inlined
+from backcast._kernels.jit import ALWAYS_INLINE, compiled, inlined
+from backcast._kernels.lanes import LANES, load_lanes, spread_double, store_lanes, widen
 
 NO_MASK = np.ones((0, 0), dtype=np.bool_)
 MAX_COPY_BYTES = 2**28  # of contexts that are also stored by column during a pass
-EVENTS_PER_BLOCK = 2048  # events whose scores stay in the processor's first cache while all columns are added
+EVENTS_PER_BLOCK = 1024  # events whose scores stay in the processor's first cache while all columns are added
+ROWS_PER_BLOCK = 64  # of contexts that are transposed at a time
+SINGLE_ROUNDING = 2.0**-22  # rounding features and a norm of them, by 2^-24 each, and the square of the norm
+LARGEST_NORM = 100.0  # of contexts that are rounded, over the mean norm: one error bound serves all events
 # Features of actions are scored as sparse rows if there are so many and so few are not 0, as of hashed features. Scores
 # have the same bits, so that only time depends on it.
 SPARSE_FEATURES, SPARSE_SHARE = 32, 0.25
@@ -34,10 +39,15 @@ class Dense(NamedTuple):
 
 
 class DenseColumns(NamedTuple):
-    """Dense contexts with a transposed copy ``(d, n)``, from which one action is scored at all events at once."""
+    """Dense contexts with a transposed copy ``(d, n)``, from which one action is scored at all events at once.
+
+    The copy may be in single precision, because reading it is most of the cost of scores. A score with the Lipschitz
+    constant L changes by at most ``L rounding`` then, also if a norm of the features is rounded to single precision.
+    """
 
     x: FloatArray
-    columns: FloatArray
+    columns: Any
+    rounding: float
 
 
 class Sparse(NamedTuple):
@@ -91,11 +101,48 @@ def view_of(contexts: Contexts) -> View:
     return SparseActionFeatures(rows[row, indices], indices.astype(np.int64), indptr.astype(np.int64), n_actions)
 
 
-def with_columns(view: View) -> View:
-    """Return dense contexts with a transposed copy if it is not too large; other contexts as they are."""
-    if isinstance(view, Dense) and view.x.nbytes <= MAX_COPY_BYTES:
-        return DenseColumns(view.x, np.ascontiguousarray(view.x.T))
+def with_columns(view: View, *, single: bool = False) -> View:
+    """Return dense contexts with a transposed copy if it is not too large; other contexts as they are.
+
+    The copy is in single precision if that is asked for and no event's features are far larger than those of others.
+
+    >>> with_columns(view_of(np.array([[0.5, 0.1]])), single=True).rounding < 1e-6
+    True
+    """
+    if not isinstance(view, Dense) or view.x.nbytes > MAX_COPY_BYTES:
+        return view
+    if single:
+        columns = np.empty(view.x.shape[::-1], dtype=np.float32)
+        largest, mean = _round_columns(view.x, columns)
+        if largest <= min(LARGEST_NORM * mean, float(np.finfo(np.float32).max)):
+            return DenseColumns(view.x, columns, SINGLE_ROUNDING * largest)
+    return DenseColumns(view.x, np.ascontiguousarray(view.x.T), 0.0)
+
+
+def as_copied(view: View) -> View:
+    """Return dense contexts with the features of their transposed copy; other contexts as they are."""
+    if isinstance(view, DenseColumns) and view.rounding > 0.0:
+        return view._replace(x=np.ascontiguousarray(view.columns.T, dtype=np.float64))
     return view
+
+
+@compiled
+def _round_columns(x: FloatArray, columns: Any) -> tuple[float, float]:
+    """Write the transposed copy; return the largest norm of a row, and the mean norm."""
+    largest = total = 0.0
+    n, d = x.shape
+    for start in range(0, n, ROWS_PER_BLOCK):  # so that lines of memory that are written stay in the cache
+        stop = min(start + ROWS_PER_BLOCK, n)
+        for j in range(d):
+            for k in range(start, stop):
+                columns[j, k] = x[k, j]
+        for k in range(start, stop):
+            squares = 0.0
+            for j in range(d):
+                squares += x[k, j] * x[k, j]
+            norm = np.sqrt(squares)
+            largest, total = max(largest, norm), total + norm
+    return largest, total / max(n, 1)
 
 
 def mask_of(available: BoolArray | None) -> BoolArray:
@@ -249,10 +296,12 @@ def _columns_column(view: Any, action: int, weights: FloatArray, out: FloatArray
     # events are the inner loop, which vectorises; per event the additions are those of dot
     columns, column = view.columns, weights[:, action].copy()
     whole = column.size - column.size % 4
-    out[:] = 0.0
+    sums = np.empty(min(EVENTS_PER_BLOCK, out.size))
     for start in range(0, out.size, EVENTS_PER_BLOCK):
-        block = out[start : start + EVENTS_PER_BLOCK]
-        stop = start + block.size
+        stop = min(start + EVENTS_PER_BLOCK, out.size)
+        block = sums[: stop - start]
+        for k in range(block.size):
+            block[k] = 0.0
         for j in range(0, whole, 4):
             a, b, c, d = column[j], column[j + 1], column[j + 2], column[j + 3]
             x_a, x_b = columns[j, start:stop], columns[j + 1, start:stop]
@@ -263,6 +312,32 @@ def _columns_column(view: Any, action: int, weights: FloatArray, out: FloatArray
             a, x_a = column[j], columns[j, start:stop]
             for k in range(block.size):
                 block[k] += a * x_a[k]
+        for k in range(block.size):
+            out[start + k] = block[k]
+
+
+def _single_columns_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
+    # sixteen sums stay in registers: 1.6 instead of 2.3 nanoseconds per event with 20 features
+    columns, column = view.columns, weights[:, action].copy()
+    whole = column.size - column.size % 4
+    n_lanes = out.size - out.size % LANES
+    for k in range(0, n_lanes, LANES):
+        total = spread_double(0.0)
+        for j in range(0, whole, 4):
+            a, b = load_product(column, columns, j, k), load_product(column, columns, j + 1, k)
+            c, d = load_product(column, columns, j + 2, k), load_product(column, columns, j + 3, k)
+            total = total + ((a + b) + (c + d))
+        for j in range(whole, column.size):
+            total = total + load_product(column, columns, j, k)
+        store_lanes(out, k, total)
+    for k in range(n_lanes, out.size):
+        out[k] = dot(column, columns[:, k])
+
+
+@register_jitable(inline="always")  # type: ignore[untyped-decorator]  # numba has no types
+def load_product(column: FloatArray, columns: Any, j: int, k: int) -> Any:
+    """``column[j] columns[j, k : k + 16]``. Compiled code only."""
+    return spread_double(column[j]) * widen(load_lanes(columns[j], k))
 
 
 def _any_column(view: Any, action: int, weights: FloatArray, out: FloatArray) -> None:
@@ -299,8 +374,8 @@ def _compile_by_view(function: Callable[..., Any], implementations: dict[type, C
     @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
     def select(view: Any, *arguments: Any) -> Any:
         # the transposed copy of DenseColumns serves dot_column only
-        own = implementations.get(view.instance_class)
-        return own or implementations[Dense]
+        own = implementations.get(view.instance_class, implementations[Dense])
+        return _single_columns_column if own is _columns_column and view[1].dtype == float32 else own
 
 
 KINDS = Dense, Sparse, ActionFeatures, SparseActionFeatures

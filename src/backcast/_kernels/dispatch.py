@@ -1,4 +1,4 @@
-"""From a policy's state to its compiled kernels: ``score``, ``learn``, ``raw`` and ``choose`` by the state's class."""
+"""From a policy's state to its compiled kernels: ``score``, ``learn``, ``raw``, ``choose`` and others by its class."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from backcast._kernels.contexts import View
 from backcast._kernels.jit import ALWAYS_INLINE, borrow, compiled, uncached
 from backcast.errors import PolicyError
 
-Kernel = Callable[..., None]
+Kernel = Callable[..., Any]
 
 
 class Kernels(NamedTuple):
@@ -24,6 +24,7 @@ class Kernels(NamedTuple):
     raw: Kernel | None
     raw_row: Kernel | None
     choose: Kernel | None
+    lipschitz: Kernel | None
     greedy: bool
     context_free: bool
 
@@ -39,6 +40,7 @@ def register(
     raw: Kernel | None = None,
     raw_row: Kernel | None = None,
     choose: Kernel | None = None,
+    lipschitz: Kernel | None = None,
     greedy: bool = False,
     context_free: bool = False,
 ) -> None:
@@ -54,10 +56,12 @@ def register(
     ``greedy`` declares that the choice depends only on which scores are the largest; ``context_free`` that it is the
     same at every event. If ``raw`` of a greedy policy has rounding errors that ``score`` does not have,
     ``raw_row(state, view, k, out)`` writes the scores of all actions at one event without them; it decides near ties.
+    With ``lipschitz(state)``, a Lipschitz constant of every action's score as a function of the features, ``raw`` may
+    also get features in single precision.
     """
     if state in _KERNELS and _KERNELS[state].score is not score:
         raise PolicyError(f"{state.__name__} has kernels already; define a state class for each compiled policy")
-    _KERNELS[state] = Kernels(score, learn, raw, raw_row, choose, greedy, context_free)
+    _KERNELS[state] = Kernels(score, learn, raw, raw_row, choose, lipschitz, greedy, context_free)
 
 
 def is_divisible(state: object) -> bool:
@@ -84,6 +88,12 @@ def is_approximate(state: object) -> bool:
     """Whether ``raw`` has rounding errors that ``score`` does not have, so that near ties need ``raw_row``."""
     kernels = _KERNELS.get(type(state))
     return kernels is not None and kernels.raw_row is not None
+
+
+def allows_rounding(state: object) -> bool:
+    """Whether ``raw`` may get features in single precision: ``raw_row`` decides what that leaves open."""
+    kernels = _KERNELS.get(type(state))
+    return kernels is not None and kernels.greedy and None not in (kernels.raw_row, kernels.lipschitz)
 
 
 def is_context_free(state: object) -> bool:
@@ -116,20 +126,33 @@ def choose(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
     raise NotImplementedError("choose runs inside compiled code")
 
 
-def _compile_by_state(function: Kernel) -> None:
-    """Let compiled calls of ``function`` run the registered kernel of that name for their state, inlined."""
+def lipschitz(state: Any) -> float:
+    """Return a Lipschitz constant of the raw scores as functions of the features. Compiled code only."""
+    raise NotImplementedError("lipschitz runs inside compiled code")
+
+
+def _compile_by_state(function: Kernel, unused: Kernel) -> None:
+    """Let compiled calls of ``function`` run the registered kernel of that name for their state, inlined.
+
+    ``unused`` stands for a kernel that a policy does not have in a branch that is never taken for it.
+    """
 
     @overload(function, strict=False, jit_options=ALWAYS_INLINE)  # type: ignore[untyped-decorator]  # numba has no types
     def select(state: Any, *arguments: Any) -> Any:
-        return getattr(_KERNELS[state.instance_class], function.__name__) or _unused_kernel
+        return getattr(_KERNELS[state.instance_class], function.__name__) or unused
 
 
-def _unused_kernel(state: Any, view: Any, k: Any, out: Any) -> None:
-    """Stand for a kernel that a policy does not have in a branch that is never taken for it."""
+def _no_scores(state: Any, view: Any, k: Any, out: Any) -> None:
+    pass
+
+
+def _no_constant(state: Any) -> float:
+    return 0.0
 
 
 for function in (score, learn, raw, raw_row, choose):
-    _compile_by_state(function)
+    _compile_by_state(function, _no_scores)
+_compile_by_state(lipschitz, _no_constant)
 
 
 def _score_rows(state: Any, view: Any, available: Any, out: Any) -> None:

@@ -88,6 +88,16 @@ def spread(typing_context: Any, value: Any) -> Any:
 
 
 @intrinsic  # type: ignore[untyped-decorator]
+def spread_double(typing_context: Any, value: Any) -> Any:
+    """Return the same number in every lane, in double precision."""
+
+    def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        return _repeat(builder, arguments[0])
+
+    return DOUBLES(types.float64), generate
+
+
+@intrinsic  # type: ignore[untyped-decorator]
 def load_lanes(typing_context: Any, array: Any, index: Any) -> Any:
     """Return ``array[index : index + 16]``."""
 
@@ -99,13 +109,16 @@ def load_lanes(typing_context: Any, array: Any, index: Any) -> Any:
 
 @intrinsic  # type: ignore[untyped-decorator]
 def store_lanes(typing_context: Any, array: Any, index: Any, value: Any) -> Any:
-    """Write ``array[index : index + 16]``."""
+    """Write ``array[index : index + 16]``, rounded to single precision if the array is."""
 
     def generate(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
-        builder.store(arguments[2], _address(context, builder, array, *arguments[:2]), align=4)
+        lanes, address = arguments[2], _address(context, builder, array, *arguments[:2])
+        if lanes.type != address.type.pointee:
+            lanes = builder.fptrunc(lanes, SINGLES.vector)
+        builder.store(lanes, address, align=4)
         return context.get_dummy_value()
 
-    return types.void(array, types.intp, SINGLES), generate
+    return types.void(array, types.intp, value), generate
 
 
 @intrinsic  # type: ignore[untyped-decorator]

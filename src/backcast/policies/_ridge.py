@@ -21,6 +21,7 @@ from backcast._kernels.contexts import (
     View,
     add_products,
     add_quadratic_forms,
+    as_copied,
     dot,
     dot_column,
     load_row,
@@ -105,8 +106,21 @@ def with_predictions(ridge: Ridge, view: View, n_events: int) -> Ridge:
     """Return the regressions with predictions and variances of all actions at all events of these contexts."""
     shape = ridge.sds.size, n_events
     ridge = ridge._replace(means=np.zeros(shape), variances=np.zeros(shape), moves=np.zeros(n_events))
-    write_predictions(ridge, view)
+    # those that updates change are of the features in the copy
+    write_predictions(ridge, as_copied(view))
     return ridge
+
+
+@inlined
+def largest_norm(ridge: Ridge) -> float:
+    """Return the largest Euclidean norm of the columns of ``theta``."""
+    largest = 0.0
+    for model in range(ridge.theta.shape[1]):
+        total = 0.0
+        for j in range(ridge.theta.shape[0]):
+            total += ridge.theta[j, model] * ridge.theta[j, model]
+        largest = max(largest, total)
+    return float(np.sqrt(largest))
 
 
 @compiled

@@ -43,6 +43,11 @@ class CompiledPolicy(Parametrized, ABC):
         if self._state is None:
             self._sizes = (n_actions, n_features)
 
+    @property
+    def may_have_learned(self) -> bool:
+        """Whether there is a state, which events may have changed."""
+        return self._state is not None
+
     def state_for(self, contexts: Contexts) -> Any:
         """Return the current state, created when the first contexts arrive."""
         if self._state is None:

@@ -7,6 +7,7 @@ turns a row of scores into probabilities (``choose_*``) let the engine rescore o
 
 from __future__ import annotations
 
+import math
 from typing import Any, NamedTuple, final
 
 import numpy as np
@@ -21,6 +22,7 @@ from backcast.policies._largest_draw import Draws, win_probabilities
 from backcast.policies._ridge import (
     Ridge,
     has_long_batches,
+    largest_norm,
     learn_linear,
     new_ridge,
     prediction_sd,
@@ -46,10 +48,14 @@ class SoftmaxState(NamedTuple):
 
 
 class UpperState(NamedTuple):
-    """Regressions and the width of the confidence bound."""
+    """Regressions, the width of the confidence bound, and the largest width at features of norm 1.
+
+    The latter is ``alpha / sqrt(ridge)``: no eigenvalue of ``A`` is below the ridge.
+    """
 
     ridge: Ridge
     alpha: float
+    largest_width: float
 
 
 class ThompsonState(NamedTuple):
@@ -63,6 +69,17 @@ class ThompsonState(NamedTuple):
 def raw_mean(state: Any, view: View, action: int, out: FloatArray) -> None:
     """Write the predicted reward ``theta.x`` of one action at every event."""
     dot_column(view, action, state.ridge.theta, out)
+
+
+def raw_row_mean(state: Any, view: View, k: int, out: FloatArray) -> None:
+    """Write the predicted reward of all actions at event ``k``."""
+    out[:] = 0.0
+    add_scores(view, k, state.ridge.theta, out)
+
+
+def lipschitz_mean(state: Any) -> float:
+    """Return the largest norm of ``theta``."""
+    return largest_norm(state.ridge)
 
 
 def choose_greedy(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -95,7 +112,8 @@ def raw_upper(state: Any, view: View, action: int, out: FloatArray) -> None:
     if ridge.moves.size > 0:
         mean, variance = ridge.means[action], ridge.variances[action]
         for k in range(out.size):
-            out[k] = mean[k] + state.alpha * np.sqrt(max(variance[k], 0.0))
+            # in single precision twice as fast, if the scores are
+            out[k] = mean[k] + state.alpha * np.sqrt(out.dtype.type(max(variance[k], 0.0)))
         return
     dot_column(view, action, ridge.theta, out)
     for k in range(out.size):
@@ -112,6 +130,11 @@ def raw_row_upper(state: Any, view: View, k: int, out: FloatArray) -> None:
 
 
 _raw_row_upper = register_jitable(raw_row_upper)  # as the others below: compiled with the loop that calls it
+
+
+def lipschitz_upper(state: Any) -> float:
+    """Return a Lipschitz constant of ``theta.x + alpha sqrt(x' A^-1 x)``, for both terms together."""
+    return float(largest_norm(state.ridge) + state.largest_width)
 
 
 def choose_upper(state: Any, available: BoolArray, k: int, out: FloatArray) -> None:
@@ -156,7 +179,16 @@ def score_thompson(state: Any, view: View, k: int, available: BoolArray, out: Fl
     win_probabilities(out, sds, available, k, state.draws)
 
 
-register(GreedyState, score=score_greedy, learn=learn_linear, raw=raw_mean, choose=choose_greedy, greedy=True)
+register(
+    GreedyState,
+    score=score_greedy,
+    learn=learn_linear,
+    raw=raw_mean,
+    raw_row=raw_row_mean,
+    choose=choose_greedy,
+    lipschitz=lipschitz_mean,
+    greedy=True,
+)
 register(SoftmaxState, score=score_softmax, learn=learn_linear, raw=raw_mean, choose=choose_softmax)
 register(
     UpperState,
@@ -165,6 +197,7 @@ register(
     raw=raw_upper,
     raw_row=raw_row_upper,
     choose=choose_upper,
+    lipschitz=lipschitz_upper,
     greedy=True,
 )
 register(ThompsonState, score=score_thompson, learn=learn_linear, raw=raw_thompson, choose=choose_thompson)
@@ -249,7 +282,8 @@ class LinUCB(CompiledPolicy):
 
     def initial_state(self, n_actions: int, n_features: int, has_action_features: bool) -> UpperState:
         """Return regressions without observations."""
-        return UpperState(ridge_with_variances(n_actions, n_features, has_action_features, self.ridge), self.alpha)
+        ridge = ridge_with_variances(n_actions, n_features, has_action_features, self.ridge)
+        return UpperState(ridge, self.alpha, self.alpha / math.sqrt(self.ridge))
 
     def state_for_pass(self, contexts: Contexts, view: View) -> UpperState:
         """Return the state with predictions and variances of all events stored, unless batches are too large."""
