@@ -25,7 +25,7 @@ from backcast.evaluators._passes import (
     share_of_rounds,
 )
 
-CHUNK_NUMBERS = 1 << 22  # of influences of all bins and passes in a chunk of events: 32 MB
+CHUNK_NUMBERS = 1 << 18  # of influences of all bins and passes in a chunk of events: 2 MB, which stay in the cache
 
 
 class CurveInfluences:

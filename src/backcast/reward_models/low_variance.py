@@ -195,9 +195,9 @@ def _value_deviations(
     values = np.empty((alphas.size, len(references), len(log)))
     for f, model in enumerate(_fit_models_without_folds(log, weights, fold, alphas)):
         held_out = np.flatnonzero(fold == f)
-        part = log[held_out]
+        part, target = log[held_out], references[:, held_out]
         for a in range(alphas.size):
-            values[a][:, held_out] = _event_values(part, references[:, held_out], model.predict(part.contexts, a))
+            values[a][:, held_out] = _event_values(part, target, model.predict(part.contexts, a))
     deviations: FloatArray = np.sqrt(values.var(axis=2).mean(axis=1))
     return deviations
 
@@ -212,7 +212,7 @@ def _event_values(log: Log, target: FloatArray, predicted: FloatArray) -> FloatA
     rows = np.arange(len(log))
     residual = log.columns.rewards - predicted[rows, log.columns.actions]
     weights = target[..., rows, log.columns.actions] / log.columns.propensities
-    values: FloatArray = (target * predicted).sum(axis=-1) + weights * residual
+    values: FloatArray = np.einsum("...nk,nk->...n", target, predicted) + weights * residual
     return values
 
 
