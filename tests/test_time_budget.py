@@ -28,6 +28,7 @@ from backcast._time_budget import (
 )
 from backcast.environments import LinearEnvironment
 from backcast.evaluators._pass_cost import smallest_pool
+from backcast.evaluators._passes import most_cheap_passes
 from backcast.evaluators.drns import small_quantile
 from backcast.io.stream import LogStream
 
@@ -65,7 +66,7 @@ class TestPlan:
     ) -> None:
         plan = plan_passes(seconds, (cost, 0.9 * cost), n_events, fewest, passes)
         assert min(fewest, n_events) <= plan.pool <= n_events
-        assert plan.passes == passes or 16 <= plan.passes <= 64
+        assert plan.passes == passes or 16 <= plan.passes <= most_cheap_passes(plan.pool)
         smallest = plan.pool == min(fewest, n_events) and plan.passes == (passes or 16)
         assert smallest or plan.passes * plan.pool * 0.9 * cost <= CORES * seconds * (1 + 1e-9)
 
@@ -76,7 +77,13 @@ class TestPlan:
 
     def test_without_a_shortage_nothing_is_reduced(self) -> None:
         plan = plan_for_log(1e4, LOG, [POLICY], 40, 100_000, None, 0)
-        assert (plan.pool, plan.passes, plan.reading_interval) == (len(LOG), 64, 8)
+        assert (plan.pool, plan.passes, plan.reading_interval) == (len(LOG), 416, 8)
+
+    def test_more_passes_than_usual_take_a_small_share_of_the_budget(self) -> None:
+        passes = [plan_passes(30.0, (cost, cost), 3_000, 100).passes for cost in (1e-7, 3e-6, 1e-5, 1e-4)]
+        assert passes == [512, 320, 96, 64]
+        # half of a second per pass, and 3 of 60 core-seconds for more than 64 of them
+        assert plan_passes(30.0, (1e-5, 1e-5), 100_000, 100).passes < 64
 
     def test_policies_and_readings_share_the_time(self) -> None:
         one = plan_for_log(0.1, LOG, [POLICY], 200, 100_000, None, 0)
@@ -93,8 +100,8 @@ class TestPlan:
         kinds = [bc.EpsilonGreedy(0.1), bc.Softmax(), bc.LinearThompson()]
         costs = [update_cost(policy, 10, 20) for policy in kinds]
         assert costs == sorted(costs)
-        assert 10 < costs[0] < 20
-        assert 80 < costs[1] < 110
+        assert 8 < costs[0] < 12
+        assert 100 < costs[1] < 140
         assert 300 < costs[2] < 400
         slow = bc.FromClassifier(object())
         assert update_cost(slow, 10, 20) > update_cost(object(), 10, 20)
@@ -129,7 +136,7 @@ class TestChoice:
         assert len(notes) == len(choose(None)[2])
         assert request.plan is not None
         assert request.time_budget == 30.0
-        with_budget, without = (bc.evaluate(LOG, POLICY, time_budget=budget, **OPTIONS) for budget in (20.0, None))
+        with_budget, without = (bc.evaluate(LOG, POLICY, time_budget=budget, **OPTIONS) for budget in (1e4, None))
         assert (with_budget.value, with_budget.std_error, with_budget.interval) == (
             without.value,
             without.std_error,

@@ -1,10 +1,10 @@
 """Time budget: the passes, pool, parts and reading grid of clock replay that a number of seconds allows.
 
 Seconds become counts by a fixed cost model of n, T, K, d and the kind of policy, never by the clock: the same call has
-the same numbers on every machine, however busy it is. The constants are nanoseconds of one core,
-processor time of passes over 10,000 events with T = 1,000, K in {10, 50}, d in {20, 100}, batches of 1 and 15, on a
-busy machine. The model is within a third of most of them; LinUCB with d = 100 and batches of 15 took 1.7 times as
-much, UCB1 with batches of 15 took 1.5 times as much (docs/performance.md).
+the same numbers on every machine, however busy it is. The constants are nanoseconds of one core, of passes over 3,000
+to 100,000 events with T from 45 to 1,000, K from 3 to 50, d from 6 to 100, batches of 1 and 15. The model is within a
+third of most of them; LinUCB with batches of 15 and d = 20, or with 50 actions, took 1.5 to 2.5 times as much
+(docs/performance.md).
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from backcast._request import PassPlan
 from backcast.evaluators._bias import BIAS_PASSES
 from backcast.evaluators._disjoint_parts import FEWEST_PARTS, FEWEST_PASSES, TOTAL_PASSES, number_of_parts
 from backcast.evaluators._pass_cost import is_thinned, smallest_pool, thinned_scorings
-from backcast.evaluators._passes import MOST_PASSES
-from backcast.evaluators._replicates import FIRST_PASSES, MORE_PASSES, PILOT_PASSES
+from backcast.evaluators._passes import MORE_PASSES, MOST_PASSES, most_cheap_passes
+from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import READING_INTERVAL
 from backcast.io.stream import LogStream
 from backcast.log import Log
@@ -35,24 +35,22 @@ from backcast.policies.wrappers import WarmStart
 CORES = 2  # on which a budget is spent: results must not depend on n_jobs
 DEFAULT_SECONDS, DEFAULT_EVENTS = 30.0, 100_000  # the default budget, up to so many events
 GROWTH = 0.3  # its exponent in longer logs, whose smaller errors need more passes: a minute at a million events
+CHEAP_SHARE = 0.05  # of the budget that more passes than MOST_PASSES may take
 SMALLEST_PASSES = 16  # intervals of a prototype covered in 93 to 99 % of logs with so many, over whole logs
 LONG_READING_INTERVAL = 64  # where time is short; spans stay below 1/32 of the rounds played
 ENOUGH_PARTS = 2 * FEWEST_PARTS  # below, parts are made shorter
 HEAD_EVENTS = 10_000  # events of a stream from which its propensities are known
 # nanoseconds per event and update
-FIRE, CHOICE = 3.0, 0.15  # find the next event; find the best action, per action
-ACTION, PRODUCT = 6.0, 0.2  # change the score of an action; its product, per feature
-SOFTMAX = 8.0  # per action
+FIRE, CHOICE = 2.0, 0.1  # find the next event; find the best action, per action
+ACTION, PRODUCT = 3.5, 0.15  # change the score of an action; its product, per feature
+SOFTMAX, SOFTMAX_ACTION = 30.0, 8.0  # probabilities; per action
 THOMPSON, THOMPSON_ACTION = 40.0, 32.0  # integrals; per action
 CONTEXT_FREE, CONTEXT_FREE_ACTION = 10.0, 0.65
 PYTHON, PYTHON_PRODUCT = 75.0, 0.2  # one matrix product in NumPy; per action and feature
 CLASSIFIER_ACTION = 160.0  # predict_proba of scikit-learn
-READING = 7.0  # per event and reading of V_t
+READING = 5.0  # per event and reading of V_t
 READING_SHARE = 0.1  # of a pass, for each outcome and segment that is read in it: measured as 0.05 to 0.15
-CACHE_BYTES, OUT_OF_CACHE = (
-    1 << 23,
-    2.0,
-)  # contexts and scores larger than that: 1.7 (EpsilonGreedy) to 2.6 (LinUCB) times
+CACHE_BYTES, OUT_OF_CACHE = 1 << 23, 1.6  # contexts and scores larger than that: 1.2 to 2 times
 EVENT = 600.0  # per event and pass: thresholds, arrays, and the influences of the event
 
 
@@ -71,9 +69,9 @@ def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool
     ``is_shared`` is whether an update changes the scores of all actions, as with features of actions.
 
     >>> round(update_cost(EpsilonGreedy(0.1), n_actions=10, n_features=20), 2)
-    14.5
+    9.5
 
-    By hand: 3 to find the next event, 0.15 x 10 for the best action, and 6 + 0.2 x 20 for the action that changed.
+    By hand: 2 to find the next event, 0.1 x 10 for the best action, and 3.5 + 0.15 x 20 for the action that changed.
     """
     if isinstance(policy, WarmStart):
         policy = policy.policy
@@ -84,7 +82,7 @@ def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool
         changed = n_actions if is_shared else n_actions * (1.0 - (1.0 - 1.0 / n_actions) ** batch)
         linear = FIRE + CHOICE * n_actions + changed * (ACTION + PRODUCT * n_features)
         if isinstance(policy, Softmax):
-            return linear + SOFTMAX * n_actions
+            return linear + SOFTMAX + SOFTMAX_ACTION * n_actions
         return linear + THOMPSON + THOMPSON_ACTION * n_actions if isinstance(policy, LinearThompson) else linear
     if type(policy).__name__ == "FromClassifier":  # by name: what is not used is not imported
         return PYTHON + CLASSIFIER_ACTION * n_actions
@@ -162,21 +160,28 @@ def plan_passes(
     fine, coarse = per_event
     affordable = CORES * seconds / (n_events * fine) - further
     if affordable >= (PILOT_PASSES + FIRST_PASSES if passes is None else passes):
-        most = _most_passes(affordable) if passes is None else passes
+        most = _most_passes(affordable, n_events) if passes is None else passes
         usual = most if most <= FIRST_PASSES or passes is not None else PILOT_PASSES + FIRST_PASSES
         cost = round((usual + further) * n_events * fine / CORES, 2)
         return PassPlan(seconds, n_events, most, READING_INTERVAL, cost)
     wanted = further + (PILOT_PASSES + MOST_PASSES if passes is None else passes)
     pool = max(fewest_events, min(n_events, int(CORES * seconds / (wanted * coarse))))
-    most = _most_passes(CORES * seconds / (pool * coarse) - further) if passes is None else passes
+    most = _most_passes(CORES * seconds / (pool * coarse) - further, pool) if passes is None else passes
     total = further + most + (PILOT_PASSES if most > FIRST_PASSES and passes is None else 0)
     return PassPlan(seconds, pool, most, LONG_READING_INTERVAL, round(total * pool * coarse / CORES, 2))
 
 
-def _most_passes(affordable: float) -> int:
-    """Return the most passes of a value: those that pilots leave, or as many as are usual without pilots."""
+def _most_passes(affordable: float, n_events: int) -> int:
+    """Return the most passes of a value: those that pilots leave, or as many as are usual without pilots.
+
+    More than ``MOST_PASSES`` are run only where they take a small share of the budget and of memory. Short horizons can
+    need them: of 100 logs of the accuracy benchmark (satimage, uniform logger, epsilon-greedy by 15, T = 45) 64 passes
+    of 2 milliseconds left a Monte-Carlo variance of 0.7 of that over logs.
+    """
     if affordable >= PILOT_PASSES + FIRST_PASSES + MORE_PASSES:
-        return min(MOST_PASSES, int(affordable - PILOT_PASSES) // MORE_PASSES * MORE_PASSES)
+        cheap = max(MOST_PASSES, CHEAP_SHARE * affordable)
+        most = min(affordable - PILOT_PASSES, cheap, most_cheap_passes(n_events))
+        return int(most) // MORE_PASSES * MORE_PASSES
     return max(SMALLEST_PASSES, min(FIRST_PASSES, int(affordable)))
 
 

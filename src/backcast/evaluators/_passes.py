@@ -24,6 +24,8 @@ BIN_POWER = 1.5  # edges T (j/J)^1.5: early acceptances influence more of what f
 FINE_BLOCKS = 120  # blocks of rounds among which a break-even round is looked for
 RECORD_BYTES = 256 << 20  # memory for the compensators of MOST_PASSES passes
 MOST_PASSES = 64  # with pilots and passes for the bias less than 100; 128 would shorten an interval by 2 % on average
+MOST_CHEAP_PASSES = 512  # where they take little time
+MORE_PASSES = 16  # steps of their number
 LARGEST_READING_EXHAUSTION = 0.02  # exhausted mass per round above which weights of readings are too large to be used
 FEWEST_HISTORIES = 0.2  # smallest N - kappa in the prediction of the history term
 SMALLEST_SHARE = 0.25  # of the direct term: a negative cross term does not take the variance below it
@@ -85,6 +87,16 @@ class PassResult(NamedTuple):
     def reached_horizon(self) -> bool:
         """Whether the pass has a value."""
         return not math.isnan(self.value)
+
+
+def most_cheap_passes(n_events: int) -> int:
+    """Return the most passes over so many events whose compensators and readings by bin fit into memory, at least 64.
+
+    >>> most_cheap_passes(2_000), most_cheap_passes(10_000), most_cheap_passes(10**6)
+    (512, 256, 64)
+    """
+    recorded = RECORD_BYTES // (4 * 2 * (MOST_BINS + 1) * max(n_events, 1))
+    return int(np.clip(recorded, MOST_PASSES, MOST_CHEAP_PASSES)) // MORE_PASSES * MORE_PASSES
 
 
 def bin_edges(horizon: int, n_events: int, batch_size: int) -> IntArray:

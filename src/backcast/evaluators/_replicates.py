@@ -24,7 +24,14 @@ from backcast._request import EvaluationRequest, SeedKey, partial_note, seed_seq
 from backcast.errors import HorizonNotReached, OptionError, StopEvaluation
 from backcast.evaluators._bias import bias_passes
 from backcast.evaluators._pass_inputs import OnePass, PassInputs, run_policies
-from backcast.evaluators._passes import FEWEST_PASSES, MOST_PASSES, PassResult
+from backcast.evaluators._passes import (
+    FEWEST_PASSES,
+    MORE_PASSES,
+    MOST_CHEAP_PASSES,
+    MOST_PASSES,
+    PassResult,
+    most_cheap_passes,
+)
 from backcast.evaluators._replicate_statistics import SUBSETS_PER_GROUP, Groups, ReplicateTable
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._values_so_far import PassValues
@@ -34,7 +41,7 @@ from backcast.policies.compiled import CompiledPolicy
 from backcast.reward_models.cross_fitting import Fitted, Given, as_out_of_sample
 
 PILOT_PASSES = 8  # full passes from which the number of passes is chosen; 16 would be a sixth of all passes
-FIRST_PASSES, MORE_PASSES = 32, 16  # fewest passes of the value, and steps of their number
+FIRST_PASSES = 32  # fewest passes of the value
 PERMUTATIONS, MOST_PERMUTATIONS = 16, 96
 BATCH_PER_GROUP, MOST_BATCHES = 10, 3  # subset replicates per group in a batch, and most batches
 SIZE_PILOTS = 8  # subset replicates of each size from which the size is chosen
@@ -150,7 +157,8 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
     """
     inputs, request = runner.inputs, runner.request
     pilots: list[list[PassResult]] = []
-    n_passes, most = _number_of_passes(request), MOST_PASSES if request.plan is None else request.plan.passes
+    n_passes, most = _number_of_passes(request), most_cheap_passes(len(inputs.log))
+    most = most if request.plan is None else request.plan.passes
     # pilots that could not change the number are left out
     has_pilots = request.replicates == "auto" and most > FIRST_PASSES
     notes: tuple[str, ...] = ()
@@ -163,6 +171,8 @@ def _run_full_passes(runner: _Runner) -> ReplicateTable:
             if not runner.stopped:
                 needed = _passes_needed(replace(template, full=pilots))
                 n_passes = min(needed, most)
+                # more than MOST_PASSES are run where they are cheap, and not missed elsewhere
+                needed = min(needed, MOST_PASSES)
                 notes = (FEWER_PASSES.format(needed, n_passes),) if n_passes < needed else ()
         full = runner.full_passes(range(n_passes))
     except StopEvaluation:
@@ -191,7 +201,7 @@ def _passes_needed(pilots: ReplicateTable) -> int:
         if term.sampling > 0:
             noise = math.sqrt(term.pass_noise / (4 * SMALL_NOISE)) / variance
             needed = max(needed, term.monte_carlo / (SMALL_SHARE * term.sampling), noise)
-    steps = math.ceil(min(needed * n_pilots, MOST_PASSES) / MORE_PASSES)
+    steps = math.ceil(min(needed * n_pilots, MOST_CHEAP_PASSES) / MORE_PASSES)
     return max(FIRST_PASSES, steps * MORE_PASSES)
 
 
