@@ -88,7 +88,7 @@ class TestProposal:
         assert "fewer than 10 rounds" in short.reasons[0]
 
     def test_time_limits_it(self) -> None:
-        proposal = propose_horizon(1_000_000, np.full(50, 0.5), 10, 50, batch_size=1)
+        proposal = propose_horizon(1_000_000, np.full(50, 0.5), 10, 100, batch_size=1)
         assert proposal.rounds is not None
         assert proposal.rounds < 1_000
         assert "A minute of work on one core" in proposal.reasons[1]
