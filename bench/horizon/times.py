@@ -101,13 +101,15 @@ def format_row(record: dict[str, Any], former_limit: float) -> list[str]:
         elif is_over(former):
             faster = f"over {former_limit / present['seconds']:.0f}"
         if "seconds" in one_pass:
-            over_pass = f"{present['cpu'] / max(one_pass['cpu'], 0.01):.0f}"
+            over_pass = f"{present['cpu'] / one_pass['cpu']:.0f}"
     value = " ± ".join(format_number(present[name]) for name in ("value", "std_error")) if "seconds" in present else ""
     return [*cells, faster, _seconds(one_pass), over_pass, value]
 
 
 def _seconds(outcome: dict[str, Any], key: str = "seconds") -> str:
-    return f"{outcome[key]:.1f}" if "seconds" in outcome else str(outcome["error"])
+    if "seconds" not in outcome:
+        return str(outcome["error"])
+    return f"{outcome[key]:.{1 if outcome[key] >= 1 else 3}f}"
 
 
 def read_rows(path: Path, commit: str) -> list[dict[str, Any]]:
@@ -124,9 +126,9 @@ def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any
     intro = (
         "Ten actions, twenty features; the default call `evaluate(log, policy, horizon=T, exchangeable=True, "
         "n_jobs=2)` in a warm process, the seconds that its time budget planned for two cores, the same call at "
-        f"commit {FORMER}, and one pass without reward model and standard error (processor seconds over processor "
-        f"seconds). A call over its limit was stopped ({limits[PRESENT]:g} s, at {FORMER} {former_limit:g} s); "
-        '"over" alone: it was not run, because it was over the limit with no more events and no more rounds.'
+        f"commit {FORMER}, and the mean of passes without reward model and standard error (processor seconds over "
+        f"processor seconds). A call over its limit was stopped ({limits[PRESENT]:g} s, at {FORMER} "
+        f'{former_limit:g} s); "over" alone: it was not run, because it was over the limit with no more events and no more rounds.'
     )
     table = markdown_table(HEAD, [format_row(row, former_limit) for row in rows])
     write_page(output / "horizon_times.md", ["# Time to answer", describe_provenance(origin), intro, table])
