@@ -128,7 +128,8 @@ def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any
         "n_jobs=2)` in a warm process, the seconds that its time budget planned for two cores, the same call at "
         f"commit {FORMER}, and the mean of passes without reward model and standard error (processor seconds over "
         f"processor seconds). A call over its limit was stopped ({limits[PRESENT]:g} s, at {FORMER} "
-        f'{former_limit:g} s); "over" alone: it was not run, because it was over the limit with no more events and no more rounds.'
+        f'{former_limit:g} s); "over" alone: it was not run, because it was over the limit with no more events and no '
+        "more rounds."
     )
     table = markdown_table(HEAD, [format_row(row, former_limit) for row in rows])
     write_page(output / "horizon_times.md", ["# Time to answer", describe_provenance(origin), intro, table])
