@@ -35,7 +35,7 @@ from backcast.policies.wrappers import WarmStart
 CORES = 2  # on which a budget is spent: results must not depend on n_jobs
 DEFAULT_SECONDS, DEFAULT_EVENTS = 30.0, 100_000  # the default budget, up to so many events
 GROWTH = 0.3  # its exponent in longer logs, whose smaller errors need more passes: a minute at a million events
-CHEAP_SHARE = 0.05  # of the budget that more passes than MOST_PASSES may take
+CHEAP_SHARE = 0.05  # of the budget that more passes than MOST_PASSES may take, if it is enough for twice as many
 SMALLEST_PASSES = 16  # intervals of a prototype covered in 93 to 99 % of logs with so many, over whole logs
 LONG_READING_INTERVAL = 64  # where time is short; spans stay below 1/32 of the rounds played
 ENOUGH_PARTS = 2 * FEWEST_PARTS  # below, parts are made shorter
@@ -179,8 +179,8 @@ def _most_passes(affordable: float, n_events: int) -> int:
     of 2 milliseconds left a Monte-Carlo variance of 0.7 of that over logs.
     """
     if affordable >= PILOT_PASSES + FIRST_PASSES + MORE_PASSES:
-        cheap = max(MOST_PASSES, CHEAP_SHARE * affordable)
-        most = min(affordable - PILOT_PASSES, cheap, most_cheap_passes(n_events))
+        cheap = min(CHEAP_SHARE * affordable, most_cheap_passes(n_events))
+        most = cheap if cheap >= 2 * MOST_PASSES else min(affordable - PILOT_PASSES, MOST_PASSES)
         return int(most) // MORE_PASSES * MORE_PASSES
     return max(SMALLEST_PASSES, min(FIRST_PASSES, int(affordable)))
 
