@@ -143,6 +143,15 @@ class TestChoice:
             without.interval,
         )
 
+    def test_monte_carlo_is_smaller_where_passes_are_cheap(self) -> None:
+        options = {**OPTIONS, "horizon": 200}
+        cheap, usual = (
+            bc.evaluate(LOG[:800], POLICY, evaluator, **options) for evaluator in ("auto", bc.ClockReplay())
+        )
+        assert usual.settings["replicates"] <= 64 < cheap.settings["replicates"]
+        shares = [(e.diagnostics.monte_carlo_error / e.diagnostics.sampling_error) ** 2 for e in (cheap, usual)]
+        assert shares[0] < 0.06 < shares[1]  # 0.03 and 0.1 are aimed at; both depend on noisy pilots
+
     def test_a_small_one_uses_fewer_events_and_says_so(self) -> None:
         evaluator, request, notes = choose(0.05)
         assert request.plan is not None
