@@ -190,7 +190,7 @@ def run_clock_pass(
     horizon = len(fill.draws) or min(horizon, len(log))
     meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges, fill, columns)
     if fill.held_out.size:
-        meters.used[:] = fill.held_out  # they never fire, and have no compensator
+        meters.use_at_start(np.flatnonzero(fill.held_out))  # they never fire, and have no compensator
         meters.share[:] = fill.held_out  # all of them are read, with the same weight
         events = events._replace(uniforms=np.where(fill.held_out, 0.0, events.uniforms))
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python

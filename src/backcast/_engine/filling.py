@@ -76,11 +76,12 @@ def exhausted_speed(after: float, until: float, meters: Meters) -> tuple[float, 
     """Return the summed speed of events whose meters passed 1 in ``(after, until]``, and when the next one will.
 
     >>> meters = Meters.of_length(3)._replace(exhausts=np.array([0.5, 1.5, 2.0]), speed=np.array([2.0, 1.0, 4.0]))
+    >>> meters.use_at_start(np.arange(3))
     >>> exhausted_speed(-np.inf, 1.5, meters)
     (3.0, 2.0)
     """
     total, following = 0.0, np.inf
-    for k in range(meters.exhausts.size):
+    for k in meters.used_rows[: meters.n_used[0]]:
         time = meters.exhausts[k]
         if time > until:
             following = min(following, time)
@@ -93,11 +94,16 @@ def exhausted_speed(after: float, until: float, meters: Meters) -> tuple[float, 
 def draw_donor(after: float, until: float, uniform: float, meters: Meters) -> int:
     """Draw an event whose meter passed 1 in ``(after, until]``, with probability proportional to its speed.
 
+    Without an end, ``until = inf``, any event may be drawn.
+
     >>> meters = Meters.of_length(3)._replace(exhausts=np.array([0.5, 1.5, 2.0]), speed=np.array([2.0, 1.0, 4.0]))
     >>> draw_donor(-np.inf, 1.5, 0.5, meters), draw_donor(-np.inf, 1.5, 0.75, meters)
     (0, 1)
     """
-    total, _ = exhausted_speed(after, until, meters)
+    total = 0.0
+    for k in range(meters.exhausts.size):
+        if after < meters.exhausts[k] <= until:
+            total += meters.speed[k]
     remaining, donor = uniform * total, -1
     for k in range(meters.exhausts.size):
         if after < meters.exhausts[k] <= until and meters.speed[k] > 0.0:
@@ -111,7 +117,7 @@ def draw_donor(after: float, until: float, uniform: float, meters: Meters) -> in
 @compiled
 def add_refills(until: float, meters: Meters) -> None:
     """Add the probability ``w_k/n`` of being drawn in this round to the compensator of every exhausted event."""
-    for k in range(meters.exhausts.size):
+    for k in meters.used_rows[: meters.n_used[0]]:
         if meters.exhausts[k] <= until:
             meters.refills[k] += meters.speed[k] / meters.exhausts.size
 
