@@ -171,6 +171,9 @@ class ClockDiagnostics(PrintedDiagnostics):
         Precision of the standard error itself: its relative error is about ``1 / sqrt(2 df)``.
     filled_share
         Share of rounds for which the log had no event left, so that one was drawn again with a reward of the model.
+    effective_events
+        Number of events of equal influence from which the standard error would be as uncertain: with ``D_k`` the
+        influence of event k by being read, ``(sum D_k^2)^2 / sum D_k^4``. Not known for the group jackknife.
     """
 
     events: int
@@ -185,6 +188,7 @@ class ClockDiagnostics(PrintedDiagnostics):
     propensities_estimated: bool = False
     degrees_of_freedom: float = math.nan
     filled_share: float = 0.0
+    effective_events: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)
@@ -384,7 +388,11 @@ POOLING_RULES: dict[str, Callable[[Table, str], Any]] = {
         ("events", "accepted", "trajectories", "trajectories_complete", "trajectories_failed"), _apply(np.sum)
     ),
     **dict.fromkeys(
-        ("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"), _apply(np.sum)
+        (
+            *("passes", "permutations", "parts", "replicates", "separate_histories", "degrees_of_freedom"),
+            "effective_events",
+        ),
+        _apply(np.sum),
     ),
     **dict.fromkeys(("rounds", "passes_each"), _apply(np.min)),
     **dict.fromkeys(("acceptance_rate", "cut_share", "mean_weight"), _mean_over_events),

@@ -110,7 +110,7 @@ def grade(estimate: Estimate) -> Reliability:
 def _next_step(estimate: Estimate) -> str:
     """Return what would make a poor estimate reliable, with numbers where the diagnostics have them."""
     diagnostics = estimate.diagnostics.to_dict()
-    size = diagnostics.get("effective_sample_size", math.inf)
+    size = diagnostics.get("effective_sample_size", diagnostics.get("effective_events", math.inf))
     if size < FEW_EVENTS:
         events = estimate.diagnostics.events
         needed = round_up(WANTED_EVENTS * events / max(size, 1.0))
@@ -183,6 +183,19 @@ def _judge_sample_size(size: float, estimate: Estimate) -> Judgement:
     if size >= min(MANY_EVENTS, events / 2):
         return Judgement("good", "large enough")
     return Judgement("fair", "few events carry the estimate")
+
+
+def _judge_effective_events(number: float, _: Estimate) -> Judgement:
+    """Judge the number of events that carry the standard error, which misses what no logged event shows.
+
+    Fewer than 30 have 74 of 80 logs of the two settings of bench/accuracy in which 95 % intervals contained the value in
+    fewer than 90 % of the logs, and 122 of 280 of the other settings with a sharp logger.
+    """
+    if number >= WANTED_EVENTS:
+        return Judgement("good", "large enough")
+    if number >= FEW_EVENTS:
+        return Judgement("fair", "few events carry the standard error")
+    return Judgement("poor", "very few events carry the standard error, which is then often too small")
 
 
 def _learns(estimate: Estimate) -> bool:
@@ -375,6 +388,11 @@ KNOWN = {
         "Share of rounds for which no event was left: one was drawn again, with a reward of the reward model.",
         _judge_filled_share,
         format_percent,
+    ),
+    "effective_events": _Known(
+        "effective events",
+        "Number of events of equal influence that the standard error rests on; below 30 it carries no decision.",
+        _judge_effective_events,
     ),
     "theorem_1": _Known("Theorem 1 bound", "Coarser bound of the original paper on the same bias, for reference."),
     "value_per_round": _Known("value, not normalised", "Sum divided by rounds, not by multipliers; a cross-check."),

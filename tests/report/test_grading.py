@@ -75,6 +75,28 @@ class TestGrades:
         assert [r.startswith(str(reason)) for r in reliability.reasons] == ([True] if reason else [])
 
     @pytest.mark.parametrize(
+        ("number", "expected", "reasons", "next_step"),
+        [
+            (float("nan"), "good", (), ""),
+            (100.0, "good", (), ""),
+            (99.0, "fair", ("effective events: few events carry the standard error",), ""),
+            (30.0, "fair", ("effective events: few events carry the standard error",), ""),
+            (
+                25.0,
+                "poor",
+                ("effective events: very few events carry the standard error, which is then often too small",),
+                "Needs about 4,000 events like these.",
+            ),
+        ],
+    )
+    def test_a_standard_error_of_few_events_carries_no_decision(
+        self, number: float, expected: str, reasons: tuple[str, ...], next_step: str
+    ) -> None:
+        facts = clock_diagnostics(effective_events=number, events=1_000)
+        reliability = grade(make_estimate(diagnostics=facts))
+        assert (reliability.grade, reliability.reasons, reliability.next_step) == (expected, reasons, next_step)
+
+    @pytest.mark.parametrize(
         ("certificate", "words"),
         [(0.0, "nothing was cut off"), (0.01, "negligible"), (0.02, "a relevant bias is not ruled out")],
     )

@@ -154,6 +154,11 @@ class ReplicateTable:
         monte_carlo = float(self.full_values()[:, policy].var(ddof=1)) / len(self.full)
         return self._jackknife_precision(max(float(influence.covariance[0, 0]), floor), influence, monte_carlo)
 
+    def effective_events(self, policy: int) -> float:
+        """Return the effective number of events that carry one policy's standard error (nan if not known)."""
+        known = self.has_standard_errors and not self.member.size
+        return self.influences.of_value(policy).effective_events if known else math.nan
+
     def difference_precision(self, a: int, b: int) -> Precision:
         """Return the precision of the difference of two values.
 

@@ -157,6 +157,7 @@ class ClockReplay(Parametrized):
             propensities_estimated=request.log.propensities_estimated,
             degrees_of_freedom=passes.precision(policy).degrees_of_freedom if passes.has_standard_errors else math.nan,
             filled_share=float(np.mean([result.filled.size / result.rounds for result in results])),
+            effective_events=passes.effective_events(policy),
         )
         return passes.to_estimate(policy, request, self.name, diagnostics)
 
