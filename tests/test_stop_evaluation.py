@@ -94,7 +94,7 @@ class TestReplicates:
 
     def test_permutations_are_stopped_alike(self, log: bc.Log) -> None:
         result = bc.evaluate(log, bc.UCB1(), bc.DRns(q=0.01), horizon=20, replicates=60, progress=after(3))
-        assert result.notes[0].startswith("Partial: the run was stopped when 3 of 7 passes")
+        assert result.notes[0].startswith("Partial: the run was stopped when 3 of 60 passes")
 
 
 class TestOneRun:

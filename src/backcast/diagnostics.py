@@ -209,6 +209,8 @@ class PermutedDiagnostics(PrintedDiagnostics):
         Standard deviation over logs, and over permutations of one log.
     propensities_estimated
         Whether propensities were estimated from the log rather than recorded.
+    effective_events
+        Number of events of equal influence from which the standard error would be as uncertain, as for clock replay.
     """
 
     events: int
@@ -220,6 +222,7 @@ class PermutedDiagnostics(PrintedDiagnostics):
     sampling_error: float
     monte_carlo_error: float
     propensities_estimated: bool = False
+    effective_events: float = math.nan
 
 
 @dataclass(frozen=True, eq=False)

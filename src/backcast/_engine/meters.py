@@ -30,8 +30,8 @@ class Meters(NamedTuple):
     ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
     unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
     the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
-    filled rounds. ``share``, ``log_share`` and ``influence`` are scratch for ``i_k``, logarithms, and ``i_k (R_k - V_t)``
-    or ``1 - W_k``, ``next_speed`` and ``next_value`` for a change of all events.
+    filled rounds. ``share``, ``log_share`` and ``influence`` are scratch for ``i_k``, for logarithms, and for
+    ``i_k (R_k - V_t)`` or ``1 - W_k``, ``next_speed`` and ``next_value`` for a change of all events.
     """
 
     meter: FloatArray

@@ -1,4 +1,4 @@
-"""Standard errors of clock replay from its full passes: the influence of each event on the value.
+"""Standard errors of replays from their full passes: the influence of each event on the value.
 
 An event influences the value of a pass by being read (``reading``) and by becoming history: with ``M_k`` the indicator
 that it is accepted less its compensator, the second is the covariance of ``M_k`` with the remainder of the value. Sums
@@ -43,9 +43,10 @@ class PassResult(NamedTuple):
     each point of the curve, the influence of each event by being read, its influence on its own reading,
     compensators of acceptance at the ``edges`` of bins of rounds, and values by bin; for those of parts of the curve,
     ``readings`` up to these edges, the curve on the finer blocks of :func:`fine_edges`, and V_t in the last round. All
-    are empty if not known. ``filled`` are the rounds whose event was drawn again, with a fresh reward, because none was
-    left; with ``reads_held_out`` values were read on events that were held out from the history. ``further`` has the
-    results of outcomes and segments that were read in the same pass.
+    are empty if not known. A replay of a permuted log has several histories: ``accepted`` are their events one after
+    the other, and ``bins`` have a row for each, ``(M, 3, J)``. ``filled`` are the rounds whose event was drawn again,
+    with a fresh reward, because none was left; with ``reads_held_out`` values were read on events that were held out
+    from the history. ``further`` has the results of outcomes and segments that were read in the same pass.
     """
 
     value: float
@@ -275,17 +276,22 @@ class InfluenceTable:
             direct = [
                 (result.event_values - result.event_values.mean()) / result.event_values.size for result in passes
             ]
-        y = remaining_values(np.array([result.bins for result in passes]))
         edges = passes[0].edges
-        history = [_history_influences(result, y_b, edges) for result, y_b in zip(passes, y, strict=True)]
+        # one row for each history: a replay of a permuted log has several
+        bins = [result.bins.reshape(-1, 3, edges.size - 1) for result in passes]
+        y = remaining_values(np.concatenate(bins))
+        rows = np.split(y, np.cumsum([len(of_pass) for of_pass in bins])[:-1])
+        history = [_history_influences(result, y_b, edges) for result, y_b in zip(passes, rows, strict=True)]
         influences = _Influences(values, [result.rows for result in passes], direct, history)
         # the history term is about kappa/N of the variance that histories add to a pass
         gram = sum((block @ block.T for block, _ in influences.chunks(self._n_events)), np.zeros((1, 1)))
         direct_term, _ = mean_of_pairs(gram)
         history_variance = max(values.var(ddof=1) - (np.trace(gram) / len(passes) - direct_term), 0.0)
         kappa = share_of_rounds(y, edges)
-        histories = separate_histories([result.accepted for result in passes], self._n_events)
-        return influences, predict_history(kappa, history_variance, histories), kappa
+        # of one history: M of them in a pass have an Mth of its variance, and share M times as many events
+        per_pass = len(y) / len(passes)
+        histories = per_pass * separate_histories([result.accepted for result in passes], self._n_events)
+        return influences, predict_history(kappa, per_pass * history_variance, histories), kappa
 
     def _terms(self, influences: _Influences, predicted: float) -> ErrorTerms:
         n_passes = len(influences.values)
@@ -356,16 +362,20 @@ def predict_history(kappa: float, history_variance: float, histories: float) -> 
 
 def has_large_weights(passes: Sequence[PassResult]) -> bool:
     """Return whether so much is exhausted that the weights of readings are too large to be used."""
+    if passes[0].event_values.size == 0:
+        return False  # not weighted: a replay of a permuted log reads every event once
     exhausted = np.mean([result.certificate for result in passes])
     return bool(exhausted > LARGEST_READING_EXHAUSTION * passes[0].rounds) and not passes[0].reads_held_out
 
 
 def _history_influences(result: PassResult, remaining: FloatArray, edges: IntArray) -> FloatArray:
-    """Return ``sum_j y_j (accepted in bin j - compensator of bin j)``, less ``own``."""
-    influence = -(remaining @ np.diff(result.compensator, axis=0)) - result.own
+    """Return ``sum_j y_j (accepted in bin j - compensator of bin j)``, less ``own``, the mean over histories."""
+    influence = -result.own
+    if result.compensator.size:
+        influence -= remaining[0] @ np.diff(result.compensator, axis=0)
     positions = np.searchsorted(result.rows, result.accepted) if result.rows.size else result.accepted
     # not "+=": an event that was drawn again occurs several times
-    np.add.at(influence, positions, np.repeat(remaining, np.diff(edges)))
+    np.add.at(influence, positions, np.repeat(remaining, np.diff(edges), axis=1).ravel() / len(remaining))
     return np.asarray(influence)
 
 
@@ -455,7 +465,7 @@ def separate_histories(histories: Sequence[IntArray], n_events: int) -> float:
     n = len(histories)
     if n < 2 or histories[0].size == 0:
         return np.nan
-    rounds = histories[0].size
+    rounds = float(np.mean([history.size for history in histories]))
     uses, within = np.zeros((2, n_events))
     for history in histories:
         counts = np.bincount(history, minlength=n_events)

@@ -270,7 +270,10 @@ class ReplicateTable:
             subsets = self._subset_curves(policy, baseline)
             added = error**2 if influences is None else 0.0
             return find_break_even(subsets.gains(added, level), level, LOGGED), subsets.after_learning(level)
-        passes, own = self.passes_of(policy), self._curve_influences(policy, baseline)
+        passes = self.passes_of(policy)
+        if passes[0].readings.size == 0:  # permutations read too few events per round
+            return None, None
+        own = self._curve_influences(policy, baseline)
         gains = gains_from_passes(own, passes, baseline, level)
         return find_break_even(gains, level, LOGGED), after_learning_from_passes(own, passes, level)
 

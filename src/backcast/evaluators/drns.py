@@ -15,7 +15,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.replay import MultiplierSchedule
-from backcast._engine.replay_loop import CurveSums
+from backcast._engine.replay_loop import CurveSums, TraceArrays
 from backcast._parameters import Parametrized
 from backcast._request import EvaluationRequest
 from backcast._validation import at_least, count, share
@@ -24,15 +24,17 @@ from backcast.errors import EvaluationError, HorizonNotReached, OptionError, Sto
 from backcast.estimate import Estimate, block_edges
 from backcast.evaluators._acceptance_bias import estimate_acceptance_bias
 from backcast.evaluators._pass_inputs import PassInputs, repeat_for_readings
-from backcast.evaluators._passes import PassResult
+from backcast.evaluators._passes import PassResult, bin_edges
+from backcast.evaluators._permutation_records import curve_variance, record_influences
 from backcast.evaluators._replay import doubly_robust_estimate, replay, replay_request
 from backcast.evaluators._replicate_statistics import ReplicateTable
 from backcast.evaluators._replicates import run_replicates
 from backcast.evaluators._reward_predictions import out_of_sample_predictions
 from backcast.evaluators._weight_transforms import slope_plus_plus
 from backcast.evaluators.acceptance import AcceptanceRule, Budget, Quantile, WorstCase, schedule_for
-from backcast.intervals.learning import GroupJackknife
+from backcast.intervals.learning import InfinitesimalJackknife
 from backcast.io.stream import LogStream
+from backcast.policies.base import batch_size_of, is_learning
 
 Q_GRID = (0.0, 0.01, 0.05, 0.1)
 Z_95 = 1.96
@@ -80,7 +82,7 @@ class _ReplayEvaluator(Parametrized):
             request,
             policies,
             one_pass=partial(repeat_for_readings, self._replay_permutation),
-            default_interval=GroupJackknife(),
+            default_interval=InfinitesimalJackknife(),
             long_enough=lambda passes: float(np.mean([result.rounds for result in passes])) >= enough_rounds,
             horizon_error=_horizon_error,
         )
@@ -99,6 +101,7 @@ class _ReplayEvaluator(Parametrized):
             sampling_error=sampling_error,
             monte_carlo_error=monte_carlo_error,
             propensities_estimated=request.log.propensities_estimated,
+            effective_events=table.effective_events(policy),
         )
         return table.to_estimate(policy, request, f"{self.name} x permutations", diagnostics)
 
@@ -118,14 +121,26 @@ class _ReplayEvaluator(Parametrized):
         predicted = inputs.predicted
         if len(predicted) > 1:
             predicted = predicted[order[len(shuffled) - len(log) :]]
-        draws = rng.random(len(log))
-        result = replay(log, policy, schedule, predictions=predicted, draws=draws, horizon=inputs.horizon, rng=rng)
+        draws, horizon = rng.random(len(log)), inputs.horizon
+        trace = TraceArrays.of_length(len(log) if rows is None else 0)
+        result = replay(
+            log, policy, schedule, predictions=predicted, draws=draws, horizon=horizon, rng=rng, trace=trace
+        )
         accepted = sum(trajectory.accepted for trajectory in result.trajectories)
         if not result.complete:
             return PassResult(math.nan, np.zeros(0), accepted, math.inf)
         value = float(result.values(lambda trajectory: trajectory.value).mean())
         certificate = float(result.values(lambda trajectory: float(trajectory.sums["excess"])).mean())
-        return PassResult(value, _curve_of(result.curve, inputs.horizon), accepted, certificate)
+        sums, edges = _curve_sums(result.curve, horizon)
+        reward, weight = np.add.reduceat(sums[:, :2], edges[:-1], axis=0).T
+        found = PassResult(value, reward / weight, accepted, certificate)
+        if rows is not None:
+            return found
+        n_events = len(inputs.log)
+        found = found._replace(curve_variance=curve_variance(sums, edges, n_events))
+        bins = bin_edges(horizon, n_events, batch_size_of(policy) if is_learning(policy) else horizon)
+        centre = float(inputs.log.columns.rewards.mean())
+        return record_influences(found, trace, order[-len(log) :], horizon, bins, n_events, centre)
 
 
 @dataclass(frozen=True)
@@ -286,8 +301,7 @@ def _horizon_error(inputs: PassInputs, reached: int) -> HorizonNotReached:
     )
 
 
-def _curve_of(curve: CurveSums, horizon: int) -> FloatArray:
-    sums = curve.sums[: -(-horizon // int(curve.width[0])), :2]
-    edges = np.unique(np.linspace(0, len(sums), block_edges(horizon).size).astype(np.int64))
-    reward, weight = np.add.reduceat(sums, edges[:-1], axis=0).T
-    return np.asarray(reward / weight)
+def _curve_sums(curve: CurveSums, horizon: int) -> tuple[FloatArray, IntArray]:
+    """Return the sums of the bins up to the horizon, and the edges of blocks of them."""
+    sums = curve.sums[: -(-horizon // int(curve.width[0]))]
+    return sums, np.unique(np.linspace(0, len(sums), block_edges(horizon).size).astype(np.int64))

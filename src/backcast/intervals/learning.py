@@ -67,7 +67,7 @@ class GroupJackknife:
 
 @dataclass(frozen=True)
 class InfinitesimalJackknife:
-    """Interval for V_T(pi) of a learning policy from full passes of clock replay; the default of ``ClockReplay``.
+    """Interval for V_T(pi) of a learning policy from full passes; the default of ``ClockReplay`` and permuted ``DRns``.
 
     The influence of each event on the value, by being read and by becoming history, is recorded in the passes. Nothing
     is run on parts of the log, so it costs no more than the value, and no pass is left out.
