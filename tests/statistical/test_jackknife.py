@@ -123,15 +123,23 @@ def live_value(runs: int) -> tuple[float, float]:
     return float(np.mean(values)), float(stats.sem(values))
 
 
-@pytest.mark.parametrize("logger", WORLDS)
-def test_intervals_cover_the_live_value(logger: str) -> None:
+@pytest.mark.parametrize(
+    ("evaluator", "logger", "replicates"),
+    [
+        (bc.ClockReplay(), "uniform", 300),
+        (bc.ClockReplay(), "paper", 300),
+        (bc.DRns.recommended(EVENTS), "uniform", 48),
+    ],
+    ids=["clock, uniform", "clock, paper", "permutations, uniform"],
+)
+def test_intervals_cover_the_live_value(evaluator: Any, logger: str, replicates: int) -> None:
     truth, error = live_value(5000)
     estimates = []
     for number in range(LOGS):
         log = WORLDS[logger].log(EVENTS, np.random.default_rng(1000 + number))
         model = bc.CrossFit(bc.PerAction())
         estimates.append(
-            bc.evaluate(log, POLICY, bc.ClockReplay(), reward_model=model, horizon=HORIZON, replicates=300)
+            bc.evaluate(log, POLICY, evaluator, reward_model=model, horizon=HORIZON, replicates=replicates)
         )
     values = np.array([estimate.value for estimate in estimates])
     errors = np.array([estimate.std_error for estimate in estimates])
