@@ -69,9 +69,10 @@ bench-accuracy: $(RUNTIME) ## errors and coverage for learning policies (ACCURAC
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.decisions $(DECISIONS)
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.accuracy.lifts $(LIFTS)
 
-bench-horizon: $(RUNTIME) ## long horizons: time to answer, and errors (HORIZON="--logs 2 --rounds 300", TIMES="--events 10000 --resume")
+bench-horizon: $(RUNTIME) ## long horizons: errors, time to answer, the first answer (HORIZON="--logs 2 --rounds 300", TIMES="--events 10000 --resume")
 	OMP_NUM_THREADS=1 $(BIN)/python -m bench.horizon.accuracy $(HORIZON)
 	$(BIN)/python -m bench.horizon.times $(TIMES)
+	$(BIN)/python -m bench.horizon.cold_start
 
 bench-scale: $(DASK) ## a log of 100 million events, local and on Dask (SCALE="--events 2000000" for a small trial)
 	$(BIN)/python -m bench.scale.run $(SCALE)

@@ -112,12 +112,14 @@ def _seconds(outcome: dict[str, Any], key: str = "seconds") -> str:
     return f"{outcome[key]:.{1 if outcome[key] >= 1 else 3}f}"
 
 
-def read_rows(path: Path, commit: str) -> list[dict[str, Any]]:
-    """Return the rows of an interrupted run; raise if it was made at another commit, or a commit was changed."""
-    stored: dict[str, Any] = json.loads(path.read_text()) if path.exists() else {"commit": commit, "rows": []}
+def read_rows(path: Path, origin: dict[str, Any]) -> tuple[list[dict[str, Any]], dict[str, Any]]:
+    """Return the rows of earlier runs, and the origin of all rows together; raise if they are of another commit."""
+    if not path.exists():
+        return [], origin
+    stored, commit = json.loads(path.read_text()), origin["commit"]
     if stored["commit"] != commit or commit.endswith("-dirty"):
         raise SystemExit(f"--resume: the rows were made at commit {stored['commit']}, and the code is at {commit}")
-    return list(stored["rows"])
+    return list(stored["rows"]), {**origin, "command": f"{stored['command']}`, then `{origin['command']}"}
 
 
 def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, float]) -> None:
@@ -154,7 +156,7 @@ def main() -> None:
     # ascending, so that a call is stopped before longer ones of the same policy
     sizes = [sorted(int(number) for number in text.split(",")) for text in (options.events, options.rounds)]
     origin = provenance(" ".join(["python -m bench.horizon.times", shlex.join(sys.argv[1:])]))
-    rows = read_rows(options.output / "horizon_times.json", origin["commit"]) if options.resume else []
+    rows, origin = read_rows(options.output / "horizon_times.json", origin) if options.resume else ([], origin)
     finished = {(row["policy"], row["n"], row["T"]) for row in rows}
     for n_events, rounds, policy in product(*sizes, options.policies.split(";")):
         if (policy, n_events, rounds) not in finished:

@@ -161,12 +161,15 @@ def test_a_call_over_its_limit_is_not_run_where_it_takes_longer(monkeypatch: pyt
 
 def test_an_interrupted_run_is_continued_at_the_same_commit_only(tmp_path: Path) -> None:
     path = tmp_path / "horizon_times.json"
-    assert times.read_rows(path, "abc") == []
-    times.write_results(tmp_path, {"commit": "abc", **ORIGIN}, [row_of(1000, 10, present={"error": "over"})], LIMITS)
-    assert times.read_rows(path, "abc") == json.loads(path.read_text())["rows"]
+    first, second = ({"commit": "abc", **ORIGIN, "command": command} for command in ("first", "second"))
+    assert times.read_rows(path, first) == ([], first)
+    times.write_results(tmp_path, first, [row_of(1000, 10, present={"error": "over"})], LIMITS)
+    rows, origin = times.read_rows(path, second)
+    assert rows == json.loads(path.read_text())["rows"]
+    assert origin["command"] == "first`, then `second"
     for commit in ("def", "abc-dirty"):
         with pytest.raises(SystemExit, match=f"made at commit abc, and the code is at {commit}"):
-            times.read_rows(path, commit)
+            times.read_rows(path, {**ORIGIN, "commit": commit})
 
 
 ORIGIN: dict[str, Any] = {"command": "", "date": "", "machine": "", "versions": {}}
