@@ -208,6 +208,7 @@ class SeedKey(IntEnum):
     EXTENSION = 11
     FOLDS = 17
     TRIAL = 19
+    HALVES = 21
     FILL = 1912
     THINNING = 1934
     BOOTSTRAP = 1979

@@ -198,7 +198,7 @@ def plan_for_log(
         sum(event_seconds(policy, log, horizon, interval, **options) for policy in policies)
         for interval in (READING_INTERVAL, LONG_READING_INTERVAL)
     ]
-    further = BIAS_PASSES if fewest > n_events else 0  # a shorter log is exhausted, and rounds are filled
+    further = BIAS_PASSES // 2 if fewest > n_events else 0  # a shorter log is exhausted; they are over halves of it
     return plan_passes(seconds, per_event, n_events, fewest, passes, further)
 
 

@@ -173,7 +173,7 @@ def clock_replay(
 
     A policy that learns from ``batch_size`` events together is the same in between, and V_t is read once per update.
     With ``fill``, a round for which no unused event is left draws an exhausted event again, with a fresh reward. Events
-    that are held out never fire; if there are any, V_t is the mean of their values.
+    that are held out never fire, and are always read.
     """
     n = len(events)
     meter, used = [0.0] * n, [k in held_out for k in range(n)]
@@ -187,10 +187,11 @@ def clock_replay(
                 event_value(pi, rhat, event.action, event.reward, event.propensity)
                 for pi, rhat, event in zip(targets, predicted, events, strict=True)
             ]
-            # 2. V_t = sum i_k R_k / sum i_k over unused events with i_k = 1/(1 - W_k), before the clock moves
-            read = held_out or [k for k in range(n) if not used[k]]
+            # 2. V_t = sum i_k R_k / sum i_k over unused events with i_k = 1/(1 - W_k), before the clock moves; with m
+            # events held out i_k = 1/((1 - W_k)_+ + m/(n - m))
+            read = [k for k in range(n) if not used[k] or k in held_out]
             if read:
-                shares = [1.0 if held_out else 1 / (1 - meter[k]) for k in read]
+                shares = [1 / (max(1 - meter[k], 0.0) + len(held_out) / (n - len(held_out))) for k in read]
                 value = sum(i * values[k] for i, k in zip(shares, read, strict=True)) / sum(shares)
             elif fill is None:
                 break

@@ -71,8 +71,8 @@ def test_one_pass_reads_what_passes_of_their_own_read(name: str, one_row: bool) 
 def test_filled_passes_read_what_passes_of_their_own_read(reads_held_out: bool) -> None:
     clock = bc.ClockReplay(fill=True)
     inputs = clock.with_fresh_rewards(inputs_with_readings(2 * N), None, 0)
-    for extra in (0.0, 0.1):
-        options: dict[str, Any] = {"reads_held_out": reads_held_out, "extra": extra}
+    for of_half in (False, True):
+        options: dict[str, Any] = {"reads_held_out": reads_held_out, "of_half": of_half}
         result = clock.run_pass(POLICIES["batches"], inputs, None, np.random.SeedSequence(1), **options)
         assert result.filled.size > 0
         for number, read in enumerate(result.further):

@@ -371,9 +371,11 @@ class StopAfter:
 
 def environment() -> dict[str, str]:
     """What the last bits of a result depend on beside the code."""
+    import llvmlite.binding
     import numba
     import scipy
     import sklearn
+    from threadpoolctl import threadpool_info
 
     # numpy 1.26 has it one folder higher; neither has a type
     umath: Any = importlib.import_module("numpy._core" if hasattr(np, "_core") else "numpy.core")
@@ -386,6 +388,9 @@ def environment() -> dict[str, str]:
         "scikit-learn": sklearn.__version__,
         "numba": numba.__version__,
         "processor": " ".join(sorted(name for name, there in features.items() if there)),
+        # two processors with the same instructions had other kernels of OpenBLAS, and other last bits
+        "compiler's processor": llvmlite.binding.get_host_cpu_name(),
+        "BLAS": " ".join(sorted({each["architecture"] for each in threadpool_info() if each["user_api"] == "blas"})),
     }
 
 

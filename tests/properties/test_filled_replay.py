@@ -46,7 +46,7 @@ def specification(log: bc.Log, policy: Any, predicted: Any, thresholds: Any, fil
         thresholds.tolist(),
         horizon,
         adapter.batch_size if hasattr(policy, "learn") else horizon,
-        FillDraws([tuple(row[:4]) for row in fill.draws.tolist()], fresh_reward),
+        FillDraws([tuple(row) for row in fill.draws.tolist()], fresh_reward),
         np.flatnonzero(fill.held_out).tolist(),
     )
 

@@ -31,7 +31,6 @@ from backcast._engine.action_scores import (
 from backcast._engine.filling import (
     COIN,
     DONOR,
-    EXTRA,
     LATE_COIN,
     REWARD,
     Fill,
@@ -39,7 +38,6 @@ from backcast._engine.filling import (
     draw_donor,
     draw_fresh_reward,
     exhausted_speed,
-    read_held_out,
 )
 from backcast._engine.meters import (
     Meters,
@@ -191,7 +189,6 @@ def run_clock_pass(
     meters, rounds = Meters.of_length(len(log)), Rounds.of_length(horizon, len(log), edges, fill, columns)
     if fill.held_out.size:
         meters.use_at_start(np.flatnonzero(fill.held_out))  # they never fire, and have no compensator
-        meters.share[:] = fill.held_out  # all of them are read, with the same weight
         events = events._replace(uniforms=np.where(fill.held_out, 0.0, events.uniforms))
     run = _run_compiled if isinstance(policy, CompiledPolicy) else _run_python
     n = run(policy, log, events, meters, rounds, reading_interval, rng)
@@ -315,15 +312,12 @@ def play_rounds(
 @compiled
 def _read_value(tau: float, first: int, last: int, meters: Meters, rounds: Rounds) -> None:
     """Read V_t at clock time tau for the rounds from ``first`` to ``last``."""
-    if rounds.fill.held_out.size > 0:
-        value, variance = read_held_out(last - first, rounds.fill.held_out, meters)
-    else:
-        value, variance = read_clock(tau, last - first, meters)
-        if np.isnan(value) and rounds.fill.draws.shape[0] > 0 and first > 0:
-            # no event is unused any more; a horizon that gets here is read on held-out events (ClockReplay)
-            value, variance = rounds.value[first - 1], rounds.variance[first - 1]
+    value, variance = read_clock(tau, last - first, rounds.fill.held_out, meters)
+    if np.isnan(value) and rounds.fill.draws.shape[0] > 0 and first > 0:
+        # no event is unused any more; in a horizon that gets here events are held out (ClockReplay)
+        value, variance = rounds.value[first - 1], rounds.variance[first - 1]
     rounds.value[first:last], rounds.variance[first:last] = value, variance
-    read_further(first, last, meters.share, meters.log_share, meters.value, rounds.further)
+    read_further(first, last, meters.share, meters.log_unused, meters.value, rounds.further)
 
 
 @compiled
@@ -358,9 +352,7 @@ def _play_filled_rounds(
         rounds.exhausted[i] = mass
         if mass > 0.0:
             add_refills(tau, meters)
-        if draws[EXTRA] < fill.extra * mass:
-            k, is_filled = draw_donor(-np.inf, np.inf, draws[DONOR], meters), True
-        elif draws[COIN] < mass or position == candidates.size:
+        if draws[COIN] < mass or position == candidates.size:
             k, is_filled = draw_donor(-np.inf, tau, draws[DONOR], meters), True
         else:
             k, is_filled = candidates[position], False

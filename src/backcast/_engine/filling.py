@@ -17,52 +17,42 @@ from backcast._engine.reward_law import RewardLaw, draw_reward
 from backcast._kernels.jit import compiled, inlined
 from backcast.log import Log
 
-COIN, LATE_COIN, DONOR, REWARD, EXTRA = range(5)  # columns of the uniform numbers of a round
+COIN, LATE_COIN, DONOR, REWARD = range(4)  # columns of the uniform numbers of a round
 
 
 class Fill(NamedTuple):
     """Random numbers and fresh rewards of filled rounds, and the events that are held out from the history.
 
-    ``draws`` has five uniform numbers per round, and no row if rounds are not filled. Fresh rewards have the predicted
+    ``draws`` has four uniform numbers per round, and no row if rounds are not filled. Fresh rewards have the predicted
     ``means`` at the context and action of each event, and fall around them by ``law``. Held-out events are never
-    accepted; if there are any, V_t is their mean. ``extra`` times the exhausted mass of a round is the probability that
-    it is filled although events are left, which shows what filling does to a value.
+    accepted, so that V_t can be read on them whatever is exhausted.
     """
 
     draws: FloatArray
     means: FloatArray
     law: RewardLaw
     held_out: BoolArray
-    extra: float
 
     @classmethod
     def off(cls) -> Fill:
         """Return what fills no round."""
         nothing = np.zeros(0)
-        return cls(np.zeros((0, 5)), nothing, RewardLaw(0.0, 1.0, nothing), np.zeros(0, dtype=np.bool_), 0.0)
+        return cls(np.zeros((0, 4)), nothing, RewardLaw(0.0, 1.0, nothing), np.zeros(0, dtype=np.bool_))
 
     @classmethod
     def from_log(
-        cls,
-        log: Log,
-        means: FloatArray,
-        horizon: int,
-        rng: np.random.Generator,
-        held_out: Any = None,
-        extra: float = 0.0,
+        cls, log: Log, means: FloatArray, horizon: int, rng: np.random.Generator, held_out: Any = None
     ) -> Fill:
         """Return random numbers for all rounds, and the law of rewards around their predicted means.
 
         >>> log = Log(None, actions=[0, 0, 1], rewards=[0, 1, 1], propensities=[0.5] * 3)
         >>> fill = Fill.from_log(log, np.full(3, 0.5), 4, np.random.default_rng(0))
         >>> fill.draws.shape, fill.held_out.size
-        ((4, 5), 0)
+        ((4, 4), 0)
         """
         mask = np.zeros(0, dtype=np.bool_) if held_out is None else np.ascontiguousarray(held_out, dtype=np.bool_)
-        draws = rng.random((horizon, 5))
-        return cls(
-            draws, np.ascontiguousarray(means), RewardLaw.from_rewards(log.columns.learned_rewards, means), mask, extra
-        )
+        law = RewardLaw.from_rewards(log.columns.learned_rewards, means)
+        return cls(rng.random((horizon, 4)), np.ascontiguousarray(means), law, mask)
 
 
 @inlined
@@ -94,8 +84,6 @@ def exhausted_speed(after: float, until: float, meters: Meters) -> tuple[float, 
 def draw_donor(after: float, until: float, uniform: float, meters: Meters) -> int:
     """Draw an event whose meter passed 1 in ``(after, until]``, with probability proportional to its speed.
 
-    Without an end, ``until = inf``, any event may be drawn.
-
     >>> meters = Meters.of_length(3)._replace(exhausts=np.array([0.5, 1.5, 2.0]), speed=np.array([2.0, 1.0, 4.0]))
     >>> draw_donor(-np.inf, 1.5, 0.5, meters), draw_donor(-np.inf, 1.5, 0.75, meters)
     (0, 1)
@@ -120,23 +108,3 @@ def add_refills(until: float, meters: Meters) -> None:
     for k in meters.used_rows[: meters.n_used[0]]:
         if meters.exhausts[k] <= until:
             meters.refills[k] += meters.speed[k] / meters.exhausts.size
-
-
-@compiled
-def read_held_out(n_rounds: int, held_out: BoolArray, meters: Meters) -> tuple[float, float]:
-    """Return V_t as the mean value of the held-out events, and the variance ``sum_k o_k^2`` of this reading.
-
-    ``o_k = (R_k - V_t)/m`` over ``m`` held-out events; none of them is accepted, so ``own`` stays 0.
-    """
-    total, count = 0.0, 0
-    for k in range(held_out.size):
-        if held_out[k]:
-            total += meters.value[k]
-            count += 1
-    reading, variance = total / count, 0.0
-    for k in range(held_out.size):
-        if held_out[k]:
-            influence = (meters.value[k] - reading) / count
-            variance += influence * influence
-            meters.reading[k] += n_rounds * influence
-    return reading, variance

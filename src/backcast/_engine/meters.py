@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from backcast._arrays import FloatArray, IntArray
+from backcast._arrays import BoolArray, FloatArray, IntArray
 from backcast._engine.equations import doubly_robust, expected_reward
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled, inlined
@@ -27,11 +27,12 @@ class Meters(NamedTuple):
     ``used_rows[:n_used[0]]`` are the used events in the order in which they were used: only they can be exhausted, and
     as long as they are few, looking through them alone is faster.
 
-    ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with ``i_k = 1/(1 - W_k)`` while
-    unused, ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's acceptance, they are
-    the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of being drawn again in
-    filled rounds. ``share``, ``log_share`` and ``influence`` are scratch for ``i_k``, for logarithms, and for
-    ``i_k (R_k - V_t)`` or ``1 - W_k``, ``next_speed`` and ``next_value`` for a change of all events.
+    ``reading`` and ``own`` are for standard errors (docs/theory.md, section 5): with the weights ``i_k`` of a reading
+    (:func:`read_clock`), ``o_k = i_k (R_k - V_t) / sum i`` and the compensator ``-log(1 - W_k)`` of the event's
+    acceptance, they are the sums over rounds of ``o_k`` and of ``o_k log(1 - W_k)``; ``refills`` is the compensator of
+    being drawn again in filled rounds. ``share``, ``log_unused`` and ``influence`` are scratch for ``i_k``, for
+    ``log(1 - W_k)`` and other logarithms, and for ``i_k (R_k - V_t)`` or ``1 - W_k``, ``next_speed`` and ``next_value``
+    for a change of all events.
     """
 
     meter: FloatArray
@@ -48,7 +49,7 @@ class Meters(NamedTuple):
     next_speed: FloatArray
     next_value: FloatArray
     share: FloatArray
-    log_share: FloatArray
+    log_unused: FloatArray
     influence: FloatArray
     reading: FloatArray
     own: FloatArray
@@ -118,27 +119,39 @@ def set_speeds_and_values(events: EventArrays, probabilities: FloatArray, start:
 
 
 @compiled
-def read_clock(tau: float, n_rounds: int, meters: Meters) -> tuple[float, float]:
+def read_clock(tau: float, n_rounds: int, held_out: BoolArray, meters: Meters) -> tuple[float, float]:
     """Read V_t at clock time tau for ``n_rounds`` rounds; return it and the variance ``sum_k o_k^2`` of the reading.
 
-    ``V_t = sum i_k R_k / sum i_k`` over unused events with ``i_k = 1/(1 - W_k)``.
+    ``V_t = sum i_k R_k / sum i_k`` over the events that the history has not used, with ``i_k = 1/(1 - W_k)``. If ``m``
+    of ``n`` events are held out from the history, they are read as well, and ``i_k = 1/((1 - W_k)_+ + m/(n - m))`` for
+    all: among the events that are read, the density of contexts, actions and rewards is that of the log over ``i_k``,
+    also where meters have passed 1 and only held-out events are left (docs/theory.md, section 4).
     """
     meter, since, speed, used, share = meters.meter, meters.since, meters.speed, meters.used, meters.share
     value, reading, own = meters.value, meters.reading, meters.own
-    influence, log_share = meters.influence, meters.log_share
-    for k in range(meter.size):
-        inverse = 1.0 / (1.0 - (meter[k] + speed[k] * (tau - since[k])))
-        share[k] = 0.0 if used[k] else inverse
+    influence, log_unused = meters.influence, meters.log_unused
+    if held_out.size == 0:
+        for k in range(meter.size):
+            unused = 1.0 - (meter[k] + speed[k] * (tau - since[k]))
+            share[k] = 0.0 if used[k] else 1.0 / unused
+            influence[k] = 1.0 if used[k] else unused
+    else:
+        n_held_out = held_out.sum()
+        ratio = n_held_out / (held_out.size - n_held_out)
+        for k in range(meter.size):
+            unused = 1.0 - (meter[k] + speed[k] * (tau - since[k]))
+            share[k] = 1.0 / (max(unused, 0.0) + ratio) if held_out[k] or not used[k] else 0.0
+            influence[k] = 1.0 if used[k] else unused  # held-out events are marked as used, and have no compensator
     weight = sum_of_numbers(share)
     if weight == 0.0:
         return np.nan, np.nan
     mean = sum_of_products(share, value) / weight
-    write_logarithms(share, log_share)
+    write_logarithms(influence, log_unused)
     per_round = n_rounds / weight
     for k in range(meter.size):
         influence[k] = share[k] * (value[k] - mean)
         reading[k] += per_round * influence[k]
-        own[k] -= per_round * influence[k] * log_share[k]
+        own[k] += per_round * influence[k] * log_unused[k]
     return mean, sum_of_products(influence, influence) / (weight * weight)
 
 
@@ -274,8 +287,7 @@ def record_compensators(tau: float, thresholds: FloatArray, meters: Meters, out:
 
     That is the integral of ``w/(1 - W)`` until it fired, or until tau, and its refills.
     """
-    # not ``share``, which marks held-out events in all rounds
-    remaining, logarithms = meters.influence, meters.log_share
+    remaining, logarithms = meters.influence, meters.log_unused
     for k in range(out.size):
         meter = meters.meter[k] + meters.speed[k] * (tau - meters.since[k])
         remaining[k] = 1.0 - (thresholds[k] if meters.used[k] else meter)

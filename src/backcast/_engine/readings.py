@@ -118,12 +118,12 @@ def change_outcomes(events: EventArrays, changed: IntArray, targets: FloatArray,
 
 @compiled
 def read_further(
-    first: int, last: int, share: FloatArray, log_share: FloatArray, value: FloatArray, read: ReadingMeters
+    first: int, last: int, share: FloatArray, log_unused: FloatArray, value: FloatArray, read: ReadingMeters
 ) -> None:
     """Read all outcomes and segments for the rounds from ``first`` to ``last``, as ``read_clock`` reads the reward.
 
-    ``share`` are the weights ``i_k`` of the events, 0 if they are not read, with their logarithms, and ``value`` are
-    the values of the events in the reward.
+    ``share`` are the weights ``i_k`` of the events, 0 if they are not read, ``log_unused`` the logarithms of
+    ``1 - W_k``, and ``value`` the values of the events in the reward.
     """
     n_outcomes, n_readings, influence = read.value.shape[0], read.curve.shape[0], read.influence
     if n_readings == 0:
@@ -149,6 +149,6 @@ def read_further(
         for k in range(share.size):
             influence[k] = share[k] * (influence[k] - mean)
             reading[k] += per_round * influence[k]
-            own[k] -= per_round * influence[k] * log_share[k]
+            own[k] += per_round * influence[k] * log_unused[k]
         read.curve[j, first:last] = mean
         read.variance[j, first:last] = sum_of_products(influence, influence) / (weight * weight)

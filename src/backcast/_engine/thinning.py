@@ -16,7 +16,7 @@ import numpy as np
 
 from backcast._arrays import FloatArray, IntArray
 from backcast._engine.clock import ClockPass, Rounds
-from backcast._engine.filling import COIN, DONOR, EXTRA, LATE_COIN, REWARD, Fill, draw_fresh_reward
+from backcast._engine.filling import COIN, DONOR, LATE_COIN, REWARD, Fill, draw_fresh_reward
 from backcast._engine.meters import speed_and_value
 from backcast._engine.replay_loop import EventArrays
 from backcast._kernels.jit import compiled
@@ -144,9 +144,7 @@ class _ThinnedPass:
         rounds.exhausted[t] = mass
         self._refills[rows] += _shares(speeds) * mass
         rounds.filled[t] = True
-        if draws[EXTRA] < self._fill.extra * mass:
-            _, rows, speeds = self._sample_exhausted(0, n)
-        elif not draws[COIN] < mass:
+        if not draws[COIN] < mass:
             k, probability = self._accept_next(end - t)
             if k < 0:  # no event is left that could be accepted: all of them are exhausted
                 self._clock = math.inf

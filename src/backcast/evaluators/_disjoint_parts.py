@@ -216,7 +216,7 @@ class _PartJobs(NamedTuple):
 
     stream: LogStream
     passes: Sequence[OnePass]
-    fill_more: Callable[[OnePass], OnePass] | None
+    halve: Callable[[OnePass], OnePass] | None
     policies: Sequence[Any]
     fixed_policies: Sequence[Any]
     reward_model: Any
@@ -237,13 +237,13 @@ def run_parts(
     n_parts: int | None,
     choose_pass: Callable[[Any, PassInputs, int], OnePass] | None = None,
     prepare: Callable[[PassInputs, Any, int], PassInputs] | None = None,
-    fill_more: Callable[[OnePass], OnePass] | None = None,
+    halve: Callable[[OnePass], OnePass] | None = None,
 ) -> PartResults:
     """Cut the stream and run passes over each part, for all policies with common randomness.
 
     ``choose_pass`` chooses the kind of pass of each policy by the first part; all parts have the same length.
-    ``prepare`` completes the inputs of passes over a part, given the reward model and a seed; ``fill_more`` returns a
-    pass with more filled rounds, for the bias of those that are filled.
+    ``prepare`` completes the inputs of passes over a part, given the reward model and a seed; ``halve`` returns a pass
+    over a half of a part, for the bias of filled rounds.
     """
     assert isinstance(request.log, LogStream)
     _check_options(request)
@@ -268,7 +268,7 @@ def run_parts(
     shared_by_parts = _PartJobs(
         stream=stream,
         passes=passes,
-        fill_more=fill_more,
+        halve=halve,
         policies=policies,
         fixed_policies=request.fixed_policies,
         reward_model=request.reward_model,
@@ -356,19 +356,20 @@ def _run_part(jobs: _PartJobs, number: int, start: int, stop: int) -> list[PartR
     seeds = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
     n_policies = len(jobs.policies)
     passes = [run_policies(jobs.passes, jobs.policies, inputs, None, [seed] * n_policies) for seed in seeds]
-    more_filled: list[list[PassResult]] = []
-    if jobs.fill_more is not None and any(is_filled(column) for column in zip(*passes, strict=True)):
-        more = [jobs.fill_more(one_pass) for one_pass in jobs.passes]
-        again = [seed_sequence(jobs.seed, SeedKey.PARTS, number, k) for k in range(jobs.n_passes)]
-        more_filled = [run_policies(more, jobs.policies, inputs, None, [seed] * n_policies) for seed in again]
+    halves: list[list[PassResult]] = []
+    if jobs.halve is not None and any(is_filled(column) for column in zip(*passes, strict=True)):
+        half_passes = [jobs.halve(one_pass) for one_pass in jobs.passes]
+        keys = [(SeedKey.PARTS, number, SeedKey.HALVES, k) for k in range(jobs.n_passes + jobs.n_passes % 2)]
+        seeds = [seed_sequence(jobs.seed, *key) for key in keys]
+        halves = [run_policies(half_passes, jobs.policies, inputs, None, [seed] * n_policies) for seed in seeds]
     results = []
     for i in range(1 + len(jobs.readings)):
         read = inputs.read_as(i - 1) if i else inputs
         rewards = read.log.columns.rewards
         reward = float(rewards.mean())
         for column in range(i * n_policies, (i + 1) * n_policies):
-            own, filled_more = ([row[column] for row in rows] for rows in (passes, more_filled))
-            results.append(_summarize(own, filled_more, reward, float(rewards.std())))
+            own, own_halves = ([row[column] for row in rows] for rows in (passes, halves))
+            results.append(_summarize(own, own_halves, reward, float(rewards.std())))
         for policy in jobs.fixed_policies:
             values = np.full(jobs.n_passes, _mean_event_value(policy, read, jobs.seed))  # the same in every pass
             results.append(PartResult(values, np.zeros(0), 0.0, jobs.horizon, reward))
@@ -388,9 +389,7 @@ def _mean_event_value(policy: Any, inputs: PassInputs, seed: int) -> float:
     return sum(float((block.base + block.ratio * block.residual).sum()) for block in events.blocks()) / len(log)
 
 
-def _summarize(
-    passes: list[PassResult], more_filled: list[PassResult], reward: float, reward_spread: float
-) -> PartResult:
+def _summarize(passes: list[PassResult], halves: list[PassResult], reward: float, reward_spread: float) -> PartResult:
     rounds = min(result.rounds for result in passes)
     values = np.array([result.value for result in passes])
     if np.isnan(values).any():
@@ -398,7 +397,7 @@ def _summarize(
     curve = np.mean([result.curve for result in passes], axis=0)
     certificate = float(np.mean([result.certificate for result in passes]))
     end = float(np.mean([result.end_value for result in passes]))
-    bias = estimate_bias(passes, more_filled, reward_spread)
+    bias = estimate_bias(passes, halves, reward_spread)
     facts = (0.0, 0.0) if bias is None else (bias.value, bias.std_error)
     return PartResult(values, curve, certificate, rounds, reward, end, filled_share(passes), facts)
 

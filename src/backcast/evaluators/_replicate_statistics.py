@@ -89,8 +89,8 @@ class ReplicateTable:
     Values are means of full passes only. Passes that did not reach the horizon are never left out of a mean: the value
     of those that did would be selected (see ``run_replicates``). Errors come from subsets if there are any (group
     jackknife), else from what full passes record (infinitesimal jackknife); there are none if ``values_only``.
-    ``more_filled`` are passes ``(B, P)`` with more filled rounds, if a bias estimate needs them, and ``reward_spreads``
-    the standard deviations of what is read, by column.
+    ``halves`` are passes ``(B, P)`` over halves of the log, if a bias estimate needs them, and ``reward_spreads`` the
+    standard deviations of what is read, by column.
     """
 
     full: list[list[PassResult]]
@@ -101,7 +101,7 @@ class ReplicateTable:
     groups: Groups
     notes: tuple[str, ...] = ()
     values_only: bool = False
-    more_filled: Sequence[Sequence[PassResult]] = ()
+    halves: Sequence[Sequence[PassResult]] = ()
     reward_spreads: Sequence[float] = ()
 
     @property
@@ -336,7 +336,7 @@ class ReplicateTable:
         return bool(self.reward_spreads) and any(row[policy].filled.size for row in self.full)
 
     def _bias_inputs(self, policy: int) -> tuple[list[PassResult], list[PassResult], float]:
-        return self.passes_of(policy), [row[policy] for row in self.more_filled], self.reward_spreads[policy]
+        return self.passes_of(policy), [row[policy] for row in self.halves], self.reward_spreads[policy]
 
     def _curve(self, policy: int, level: float) -> LearningCurve:
         """Return the mean curve of the full passes, with the quantile of the interval and at least its error terms."""

@@ -78,7 +78,7 @@ def run_replicates(
     default_interval: InfinitesimalJackknife | GroupJackknife,
     long_enough: LongEnough,
     horizon_error: Callable[[PassInputs, int], HorizonNotReached],
-    fill_more: Callable[[OnePass], OnePass] | None = None,
+    halve: Callable[[OnePass], OnePass] | None = None,
     threads: bool = True,
 ) -> ReplicateTable:
     """Run full passes for the values of all policies, and what the requested interval needs for standard errors.
@@ -86,8 +86,8 @@ def run_replicates(
     ``one_pass`` is one function for all policies, or one for each. A pass that does not reach the horizon is never left
     out of a mean. If a full pass falls short, the call fails; if a subset does, there are no standard errors. Readings
     of the request are further columns of the table, as many as there are policies for each; they do not decide on the
-    number of passes, and a run that is stopped has none. ``fill_more`` returns a pass with more filled rounds, for the
-    bias of those that are filled. Without ``threads`` passes run in processes, whatever the policies are.
+    number of passes, and a run that is stopped has none. ``halve`` returns a pass over a half of the log, for the bias
+    of filled rounds. Without ``threads`` passes run in processes, whatever the policies are.
     """
     method = request.interval or default_interval
     if not isinstance(method, type(default_interval) | GroupJackknife):
@@ -99,7 +99,7 @@ def run_replicates(
     groups = Groups.from_seed(len(inputs.log), n_groups, request.seed)
     inputs = inputs.with_readings(request.readings, partial(_predict_outcome, request))
     passes = one_pass if isinstance(one_pass, Sequence) else [one_pass] * len(policies)
-    levels = (passes,) if fill_more is None else (passes, [fill_more(each) for each in passes])
+    levels = (passes,) if halve is None else (passes, [halve(each) for each in passes])
     with closing(_Runner(levels, policies, inputs, request, groups, horizon_error, threads)) as runner:
         if request.passes is not None:
             full = runner.full_passes(request.passes)
@@ -113,7 +113,7 @@ def run_replicates(
 
 
 def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
-    """Return the table with passes that are filled more, for a bias estimate, if full passes are filled at all.
+    """Return the table with passes over halves of the log, for a bias estimate, if full passes are filled at all.
 
     All policies run them if one of them needs them.
     """
@@ -127,10 +127,10 @@ def _with_bias_passes(runner: _Runner, table: ReplicateTable) -> ReplicateTable:
     if not count:
         return table
     try:
-        more_filled = runner.more_filled_passes(count)
+        halves = runner.half_passes(count)
     except StopEvaluation:
         return table
-    return replace(table, more_filled=more_filled) if len(more_filled) == count else table
+    return replace(table, halves=halves) if len(halves) == count else table
 
 
 def _predict_outcome(request: EvaluationRequest, reading: OutcomeReading) -> FloatArray:
@@ -346,7 +346,7 @@ def _partial_note(table: ReplicateTable, n_passes: int, n_subsets: int) -> str:
 class _Runner:
     """Runs passes for all policies as jobs, until the progress callback stops them.
 
-    ``passes`` are the functions of ordinary passes, one per policy, and those of passes that are filled more.
+    ``passes`` are the functions of ordinary passes, one per policy, and those of passes over halves of the log.
     """
 
     passes: Sequence[Sequence[OnePass]]
@@ -409,11 +409,10 @@ class _Runner:
             jobs.append(Job((name, n_groups, number), (groups, (*key, number), not is_pilot), n_events))
         return self._run(jobs)
 
-    def more_filled_passes(self, count: int) -> list[list[PassResult]]:
-        """Run passes over the whole log that are filled more, with the random numbers of the full passes."""
-        n = len(self.inputs.log)
-        keys = [(SeedKey.FULL_PASS, i) for i in range(count)]
-        return self._run([Job(("filled", i), (None, key, True, 1), n) for i, key in enumerate(keys)])
+    def half_passes(self, count: int) -> list[list[PassResult]]:
+        """Run passes over halves of the log."""
+        n = len(self.inputs.log) // 2
+        return self._run([Job(("half", i), (None, (SeedKey.HALVES, i), True, 1), n) for i in range(count)])
 
     def _run(self, jobs: Sequence[Job], *, shows_values: bool = False) -> list[list[PassResult]]:
         if self.stopped:

@@ -26,9 +26,8 @@ from backcast._validation import at_least, count
 from backcast.diagnostics import ClockDiagnostics
 from backcast.errors import HorizonNotReached
 from backcast.estimate import Estimate, block_edges, block_means
-from backcast.evaluators._bias import EXTRA_FACTOR
 from backcast.evaluators._disjoint_parts import PartResults, run_parts
-from backcast.evaluators._fresh_rewards import FOLDS, FreshRewards, model_of_fresh_rewards
+from backcast.evaluators._fresh_rewards import FOLDS, FreshRewards, choose_fresh_rewards
 from backcast.evaluators._pass_cost import SAFE_METER, is_thinned
 from backcast.evaluators._pass_inputs import OnePass, PassInputs, repeat_for_readings
 from backcast.evaluators._passes import (
@@ -49,7 +48,7 @@ from backcast.policies.base import batch_size_of, is_learning
 
 READING_INTERVAL = 8  # most rounds that one reading of V_t serves; values changed by 1/60 of a standard error at most
 MOST_ROUNDS_PER_EVENT = 1000  # of histories that are filled: longer ones rest on the model alone, and fill the memory
-FEWEST_FILLED_EVENTS = 2 * FOLDS  # of a log whose reward model is fitted without two of its folds
+FEWEST_FILLED_EVENTS = 4 * FOLDS  # of a log whose reward model is fitted without two of its folds, also on half of it
 LARGEST_UNUSED_EXHAUSTION = 0.02  # exhausted mass per round up to which V_t is read on unused events (theory.md, 4)
 LARGEST_SUBSET_EXHAUSTION = 0.02  # exhausted mass per round up to which subsets have the error of the log
 
@@ -116,7 +115,7 @@ class ClockReplay(Parametrized):
                 n_parts=self.parts,
                 choose_pass=self._choose_pass,
                 prepare=self.with_fresh_rewards,
-                fill_more=fill_more if self.fill else None,
+                halve=halve_log if self.fill else None,
             )
         log, predicted = out_of_sample_predictions(request)
         horizon = request.horizon
@@ -129,7 +128,7 @@ class ClockReplay(Parametrized):
             request,
             policies,
             one_pass=passes,
-            fill_more=fill_more if self.fill else None,
+            halve=halve_log if self.fill else None,
             default_interval=InfinitesimalJackknife(),
             long_enough=subsets_are_long_enough,
             horizon_error=horizon_error,
@@ -201,30 +200,36 @@ class ClockReplay(Parametrized):
         seed: np.random.SeedSequence,
         *,
         reads_held_out: bool = False,
-        extra: float = 0.0,
+        of_half: bool = False,
     ) -> PassResult:
         """Run one pass over these rows (None: the whole log, or a pool of it).
 
         What is known of single events is reported for full passes only. With ``reads_held_out`` the history is drawn
-        from four fifths of the events, and values are read on the others. ``extra`` times the exhausted mass of a
-        round is the probability to fill it although events are left, for the bias estimate.
+        from four fifths of the events, and the others can be read whatever is exhausted. A pass ``of_half`` of the
+        log, or of a pool, is for the bias estimate; two passes with consecutive numbers have both halves.
         """
         is_subset, n_events = rows is not None, len(inputs.log)
         thins = not is_subset and self.is_thinned(policy, inputs)
         if thins and inputs.readings:
-            return repeat_for_readings(partial(self.run_pass, extra=extra), policy, inputs, rows, seed)
-        rng, reads_held_out = np.random.default_rng(seed), reads_held_out or thins
-        if rows is None and n_events > self.pool:
+            return repeat_for_readings(partial(self.run_pass, of_half=of_half), policy, inputs, rows, seed)
+        rng, number = np.random.default_rng(seed), int(seed.spawn_key[-1]) if seed.spawn_key else 0
+        if of_half:
+            rows = self._draw_half(n_events, seed, number)
+        elif rows is None and n_events > self.pool:
             rows = np.sort(rng.choice(n_events, self.pool, replace=False))
         if rows is not None:
             inputs = inputs.of_rows(rows)
+        reads_held_out = reads_held_out or thins or of_half
+        if of_half and inputs.fresh is not None:
+            inputs = inputs._replace(fresh=inputs.fresh.refit(inputs.log, number))
         log, predicted, horizon = inputs[:3]
         columns = inputs.read_columns()
         edges = bin_edges(horizon, len(log), batch_size_of(policy) if is_learning(policy) else horizon)
         fill = None
         if self.fill and horizon <= MOST_ROUNDS_PER_EVENT * len(log):
-            fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out, extra=extra)
-        recorded = NO_EDGES if is_subset else edges
+            fill = self.make_fill(inputs, seed, reads_held_out=reads_held_out)
+        reports_events = not is_subset and not of_half
+        recorded = edges if reports_events else NO_EDGES
         interval = self.reading_interval
         if thins and fill is not None:
             events = EventArrays.from_log(log, predicted, rng.random(len(log)))
@@ -243,7 +248,6 @@ class ClockReplay(Parametrized):
             filled=np.flatnonzero(clock_pass.filled),
             reads_held_out=reads_held_out,
         )
-        reports_events = not is_subset and extra == 0
         if reports_events:
             history = history._replace(
                 rows=NO_EDGES if rows is None else rows,
@@ -256,9 +260,7 @@ class ClockReplay(Parametrized):
         result = _read(history, clock_pass, reports_events)._replace(further=further)
         return result._replace(readings=clock_pass.readings) if reports_events else result
 
-    def make_fill(
-        self, inputs: PassInputs, seed: np.random.SeedSequence, *, reads_held_out: bool = False, extra: float = 0.0
-    ) -> Fill:
+    def make_fill(self, inputs: PassInputs, seed: np.random.SeedSequence, *, reads_held_out: bool = False) -> Fill:
         """Return what fills the rounds of a pass; its random numbers are separate, so that others stay the same.
 
         Passes hold out one fold after another, by their number, with which the key of a seed ends. All events are then
@@ -272,7 +274,7 @@ class ClockReplay(Parametrized):
         means = fresh.own_means()
         if reads_held_out:
             held_out, means = fresh.hold_out(int(seed.spawn_key[-1]) if seed.spawn_key else 0)
-        return Fill.from_log(log, means, inputs.horizon, rng, held_out, extra)
+        return Fill.from_log(log, means, inputs.horizon, rng, held_out)
 
     def with_fresh_rewards(self, inputs: PassInputs, reward_model: Any, seed: int) -> PassInputs:
         """Return the inputs with fresh rewards for rounds that are filled, if there may be any."""
@@ -280,15 +282,18 @@ class ClockReplay(Parametrized):
         if not self.fill or not self.may_exhaust(log, inputs.horizon) or len(log) < FEWEST_FILLED_EVENTS:
             return inputs
         rng = np.random.default_rng(seed_sequence(seed, SeedKey.FILL))
-        model = model_of_fresh_rewards(reward_model, log)
-        if model is None:
-            return inputs._replace(fresh=FreshRewards.from_predictions(log, inputs.predicted, rng))
-        return inputs._replace(fresh=FreshRewards.from_model(log, model, rng))
+        return inputs._replace(fresh=choose_fresh_rewards(reward_model, log, rng))
+
+    def _draw_half(self, n_events: int, seed: np.random.SeedSequence, number: int) -> IntArray:
+        """Return one half of the events, or of a pool of them; the next number, if this one is even, has the other."""
+        key = (*seed.spawn_key[:-1], SeedKey.HALVES, number // 2)
+        order = np.random.default_rng(np.random.SeedSequence(seed.entropy, spawn_key=key)).permutation(n_events)
+        return np.sort(order[: self.pool][number % 2 :: 2])
 
 
-def fill_more(one_pass: Callable[..., PassResult]) -> OnePass:
-    """Return the pass with more filled rounds, for the bias estimate."""
-    return partial(one_pass, extra=EXTRA_FACTOR)
+def halve_log(one_pass: Callable[..., PassResult]) -> OnePass:
+    """Return the pass over a half of the log, for the bias estimate."""
+    return partial(one_pass, of_half=True)
 
 
 def _read(history: PassResult, read: ClockPass | FurtherReading, reports_events: bool) -> PassResult:
