@@ -81,8 +81,8 @@ class TestPlan:
 
     def test_more_passes_than_usual_take_a_small_share_of_the_budget(self) -> None:
         passes = [plan_passes(30.0, (cost, cost), 3_000, 100).passes for cost in (1e-7, 3e-6, 1e-5, 1e-4)]
-        assert passes == [512, 320, 64, 64]
-        # half of a second per pass, and 3 of 60 core-seconds for more than 64 of them
+        assert passes == [512, 192, 64, 64]
+        # half of a second per pass, and 1.8 of 60 core-seconds for more than 64 of them
         assert plan_passes(30.0, (1e-5, 1e-5), 100_000, 100).passes < 64
 
     def test_policies_and_readings_share_the_time(self) -> None:
@@ -100,8 +100,8 @@ class TestPlan:
         kinds = [bc.EpsilonGreedy(0.1), bc.Softmax(), bc.LinearThompson()]
         costs = [update_cost(policy, 10, 20) for policy in kinds]
         assert costs == sorted(costs)
-        assert 8 < costs[0] < 12
-        assert 100 < costs[1] < 140
+        assert 4 < costs[0] < 7
+        assert 70 < costs[1] < 110
         assert 300 < costs[2] < 400
         slow = bc.FromClassifier(object())
         assert update_cost(slow, 10, 20) > update_cost(object(), 10, 20)
@@ -166,10 +166,10 @@ class TestChoice:
         assert limited.pool < 5_000
 
     def test_what_cannot_be_made_shorter_is_longer_than_the_budget(self) -> None:
-        _, request, notes = choose(0.01)
+        _, request, notes = choose(0.005)
         assert request.plan is not None
-        assert request.plan.seconds > 0.01
-        assert "longer than the time budget of 0.01 seconds" in notes[1]
+        assert request.plan.seconds > 0.005
+        assert "longer than the time budget of 0.005 seconds" in notes[1]
 
     def test_far_beyond_the_budget_permutations_are_faster(self) -> None:
         evaluator, _, notes = choose(1e-4, horizon=900)
@@ -272,9 +272,12 @@ class TestProgressLine:
 
 def test_the_forecast_is_that_of_the_plan(caplog: pytest.LogCaptureFixture) -> None:
     with caplog.at_level("INFO", logger="backcast"):
-        bc.evaluate(LOG, POLICY, time_budget=0.05, **OPTIONS)
-    [seconds] = [record.forecast_seconds for record in caplog.records if hasattr(record, "forecast_seconds")]
-    _, request, _ = choose(0.05)
+        for n_jobs in (1, 2):
+            bc.evaluate(LOG, POLICY, time_budget=0.2, n_jobs=n_jobs, **OPTIONS)
+    one, two = (record.forecast_seconds for record in caplog.records if hasattr(record, "forecast_seconds"))
+    _, request, _ = choose(0.2)
     assert request.plan is not None
-    assert seconds == pytest.approx(CORES * request.plan.seconds, rel=0.3)
+    # passes are divided among jobs, the reward model and the influences of events are not
+    assert 2 * (one - two) == pytest.approx(CORES * request.plan.seconds, rel=0.3)
+    assert one - CORES * request.plan.seconds > 0.1
     assert replace(request, plan=None).plan is None

@@ -33,7 +33,7 @@ PRESENT, PASS, FORMER_CALL = "present", "pass", "former"
 KINDS = {PRESENT: "answer", PASS: "pass", FORMER_CALL: "answer"}  # first argument of bench.horizon.answer
 OVER = "over"
 HEAD = (
-    *("policy", "n", "T", "seconds", "planned", "processor seconds", f"seconds at {FORMER}", "times faster"),
+    *("policy", "n", "T", "seconds", "forecast", "processor seconds", f"seconds at {FORMER}", "times faster"),
     *("one pass", "over one pass", "value"),
 )
 
@@ -92,7 +92,7 @@ def format_row(record: dict[str, Any], former_limit: float) -> list[str]:
     """Return a row of the table; a former call that was stopped gives a lower bound of the ratio."""
     present, one_pass, former = (record.get(call, {"error": ""}) for call in (PRESENT, PASS, FORMER_CALL))
     cells = [record["policy"], f"{record['n']:,}", f"{record['T']:,}", _seconds(present)]
-    cells += [f"{present['plan_seconds']:.1f}" if "plan_seconds" in present else ""]
+    cells += [f"{present['forecast']:.1f}" if "forecast" in present else ""]
     cells += [_seconds(present, "cpu"), _seconds(former)]
     faster = over_pass = ""
     if "seconds" in present:
@@ -127,7 +127,7 @@ def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any
     former_limit = limits[FORMER_CALL]
     intro = (
         "Ten actions, twenty features; the default call `evaluate(log, policy, horizon=T, exchangeable=True, "
-        "n_jobs=2)` in a warm process, the seconds that its time budget planned for two cores, the same call at "
+        "n_jobs=2)` in a warm process, the seconds that are stated before the work starts, the same call at "
         f"commit {FORMER}, and the mean of passes without reward model and standard error (processor seconds over "
         f"processor seconds). A call over its limit was stopped ({limits[PRESENT]:g} s, at {FORMER} "
         f'{former_limit:g} s); "over" alone: it was not run, because it was over the limit with no more events and no '

@@ -142,7 +142,7 @@ def test_a_call_over_its_limit_is_not_run_where_it_takes_longer(monkeypatch: pyt
 
     def answer(*arguments: Any, limit: float) -> dict[str, Any]:
         calls.append(limit)
-        return {"seconds": 2.0, "cpu": 4.0, "value": 0.5, "std_error": 0.25, "plan_seconds": 3.0}
+        return {"seconds": 2.0, "cpu": 4.0, "value": 0.5, "std_error": 0.25, "forecast": 3.0}
 
     monkeypatch.setattr(times, "run_answer", answer)
     monkeypatch.setattr(times, "write_events", lambda n: Path("events.npz"))
@@ -151,7 +151,7 @@ def test_a_call_over_its_limit_is_not_run_where_it_takes_longer(monkeypatch: pyt
     record = times.measure_case(rows, CASE, sources, LIMITS)
     assert record["former"] == {"error": "over"}
     assert calls == [10.0, 10.0]
-    # seconds, planned, processor seconds, former seconds, times faster, one pass, over one pass
+    # seconds, forecast, processor seconds, former seconds, times faster, one pass, over one pass
     assert times.format_row(record, 5.0)[3:-1] == ["2.0", "3.0", "4.0", "over", "over 2", "2.0", "1"]
     # neither another policy nor a shorter case is over
     assert not times.was_over(rows, ("LinUCB", 500, 100), "former")

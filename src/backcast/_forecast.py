@@ -13,6 +13,7 @@ import numpy as np
 from backcast._logging import logger
 from backcast._request import EvaluationRequest
 from backcast._time_budget import CORES, READING_SHARE, event_seconds, scorings_per_event, update_cost
+from backcast.evaluators._passes import MOST_PASSES
 from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.limits import format_bytes, free_memory
@@ -21,10 +22,14 @@ from backcast.log import Log
 from backcast.policies._calls import describe, probability_of, start_copy
 from backcast.policies.base import is_learning
 from backcast.policies.compiled import CompiledPolicy
+from backcast.reward_models.low_variance import CHOICE_EVENTS, LowVariance
 
 USUAL_PASSES = PILOT_PASSES + FIRST_PASSES  # where their number is chosen by the log
 TIMED_EVENTS = 512  # events that a policy scores to measure its speed
 ROUND_SECONDS = 2e-8  # per event and update of a policy in Python: reading and moving the clock
+# What is not divided among jobs, measured with ten actions and twenty features. Per event: settings of LowVariance that
+# are tried, fits of the model. Per event and pass: influences on the value and the curve.
+CHOICE_SECONDS, FIT_SECONDS, INFLUENCE_SECONDS = 2.5e-5, 2e-6, 2.5e-7
 READING_BYTES = 24  # per event, outcome or segment, and pass of clock replay: what standard errors need
 # Measured with tests/evaluators/test_memory.py and rounded up: cross-fitting copies the contexts of one action, and the
 # sums of events, intervals and the meters of clock replay take about thirty numbers per event.
@@ -64,18 +69,20 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
     """Return about how long an evaluation of a log in memory takes, from the number of events that policies score.
 
     Clock replay of learning policies reads outcomes and segments in the same passes; otherwise each of them takes the
-    time once more. Reading files, reward models and intervals are not included. Compiled policies cost what the model
-    of time budgets says. Policies in Python are timed: their cost is not known otherwise, and this number decides
-    nothing.
+    time once more. Reading files, and reward models but ``LowVariance``, are not included. Compiled policies cost what
+    the model of time budgets says. Policies in Python are timed: their cost is not known otherwise, and this number
+    decides nothing.
     """
     log, plan = request.log, request.plan
     assert isinstance(log, Log)
     usual = USUAL_PASSES
     if plan is not None:
         usual = plan.passes if plan.passes <= FIRST_PASSES else PILOT_PASSES + FIRST_PASSES
+        if plan.passes > MOST_PASSES:  # they are cheap, and as many as that are often needed
+            usual = PILOT_PASSES + plan.passes
     replicates, n_events = request.replicates, len(log)
     passes = replicates if isinstance(replicates, int) else 1 if replicates is None else usual
-    total, n_readings = 0.0, len(request.readings)
+    total, undivided, n_readings = 0.0, 0.0, len(request.readings)
     for policy in policies:
         if isinstance(evaluator, ClockReplay) and is_learning(policy):
             n_events, horizon = min(len(log), evaluator.pool), request.horizon or len(log)
@@ -87,9 +94,12 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
                 per_event = scorings * (seconds_per_event(policy, log) + ROUND_SECONDS)
                 per_event *= 1 + READING_SHARE * n_readings
             total += (usual if replicates is None else passes) * n_events * per_event
+            undivided += passes * len(log) * INFLUENCE_SECONDS * (1 + n_readings)
         else:
             total += passes * len(log) * seconds_per_event(policy, log) * (1 + n_readings)
-    return total / effective_jobs(request.execution.n_jobs)
+    if isinstance(getattr(request.reward_model, "model", None), LowVariance):
+        undivided += min(len(log), CHOICE_EVENTS) * CHOICE_SECONDS + len(log) * FIT_SECONDS
+    return undivided + total / effective_jobs(request.execution.n_jobs)
 
 
 def effective_jobs(n_jobs: int | None) -> int:

@@ -1,10 +1,9 @@
 """Time budget: the passes, pool, parts and reading grid of clock replay that a number of seconds allows.
 
 Seconds become counts by a fixed cost model of n, T, K, d and the kind of policy, never by the clock: the same call has
-the same numbers on every machine, however busy it is. The constants are nanoseconds of one core, of passes over 3,000
-to 100,000 events with T from 45 to 1,000, K from 3 to 50, d from 6 to 100, batches of 1 and 15. The model is within a
-third of most of them; LinUCB with batches of 15 and d = 20, or with 50 actions, took 1.5 to 2.5 times as much
-(docs/performance.md).
+the same numbers on every machine, however busy it is. The constants are nanoseconds of one core, of passes over 2,000
+to 60,000 events with T from 50 to 400, K from 3 to 40, d from 6 to 60, batches of 1 and 15. The model is 0.7 to 1.8
+times what these took; LinUCB with 40 actions took 2.3 times as much as the model says (docs/performance.md).
 """
 
 from __future__ import annotations
@@ -35,23 +34,25 @@ from backcast.policies.wrappers import WarmStart
 CORES = 2  # on which a budget is spent: results must not depend on n_jobs
 DEFAULT_SECONDS, DEFAULT_EVENTS = 30.0, 100_000  # the default budget, up to so many events
 GROWTH = 0.3  # its exponent in longer logs, whose smaller errors need more passes: a minute at a million events
-CHEAP_SHARE = 0.05  # of the budget that more passes than MOST_PASSES may take, if it is enough for twice as many
+CHEAP_SHARE = 0.03  # of the budget that more passes than MOST_PASSES may take, if it is enough for twice as many
 SMALLEST_PASSES = 16  # intervals of a prototype covered in 93 to 99 % of logs with so many, over whole logs
 LONG_READING_INTERVAL = 64  # where time is short; spans stay below 1/32 of the rounds played
 ENOUGH_PARTS = 2 * FEWEST_PARTS  # below, parts are made shorter
 HEAD_EVENTS = 10_000  # events of a stream from which its propensities are known
 # nanoseconds per event and update
-FIRE, CHOICE = 2.0, 0.1  # find the next event; find the best action, per action
-ACTION, PRODUCT = 3.5, 0.15  # change the score of an action; its product, per feature
-SOFTMAX, SOFTMAX_ACTION = 30.0, 8.0  # probabilities; per action
+FIRE, FIRE_SEVERAL = 1.5, 35.0  # find the next event; find those of a batch, which takes a selection
+CHOICE = 0.1  # find the best action, per action
+ACTION, PRODUCT = 1.0, 0.1  # change the score of an action; its product, per feature
+SOFTMAX, SOFTMAX_ACTION = 30.0, 5.0  # probabilities; per action
 THOMPSON, THOMPSON_ACTION = 40.0, 32.0  # integrals; per action
-CONTEXT_FREE, CONTEXT_FREE_ACTION = 10.0, 0.65
+CONTEXT_FREE, CONTEXT_FREE_ACTION = 6.0, 0.3
 PYTHON, PYTHON_PRODUCT = 75.0, 0.2  # one matrix product in NumPy; per action and feature
 CLASSIFIER_ACTION = 160.0  # predict_proba of scikit-learn
 READING = 5.0  # per event and reading of V_t
 READING_SHARE = 0.1  # of a pass, for each outcome and segment that is read in it: measured as 0.05 to 0.15
 CACHE_BYTES, OUT_OF_CACHE = 1 << 23, 1.6  # contexts and scores larger than that: 1.2 to 2 times
-EVENT = 600.0  # per event and pass: thresholds, arrays, and the influences of the event
+EVENT = 400.0  # per event and pass: thresholds and arrays
+EARLY_ACTION = 30.0  # per event, action and pass of a linear policy, most of whose choices change in its first rounds
 
 
 def default_budget(n_events: int) -> float:
@@ -69,9 +70,9 @@ def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool
     ``is_shared`` is whether an update changes the scores of all actions, as with features of actions.
 
     >>> round(update_cost(EpsilonGreedy(0.1), n_actions=10, n_features=20), 2)
-    9.5
+    5.5
 
-    By hand: 2 to find the next event, 0.1 x 10 for the best action, and 3.5 + 0.15 x 20 for the action that changed.
+    By hand: 1.5 to find the next event, 0.1 x 10 for the best action, and 1 + 0.1 x 20 for the action that changed.
     """
     if isinstance(policy, WarmStart):
         policy = policy.policy
@@ -80,7 +81,8 @@ def update_cost(policy: Any, n_actions: int, n_features: int, *, is_shared: bool
     if isinstance(policy, EpsilonGreedy | LinUCB | Softmax | LinearThompson):
         batch = batch_size_of(policy)
         changed = n_actions if is_shared else n_actions * (1.0 - (1.0 - 1.0 / n_actions) ** batch)
-        linear = FIRE + CHOICE * n_actions + changed * (ACTION + PRODUCT * n_features)
+        fire = FIRE if batch == 1 else FIRE_SEVERAL
+        linear = fire + CHOICE * n_actions + changed * (ACTION + PRODUCT * n_features)
         if isinstance(policy, Softmax):
             return linear + SOFTMAX + SOFTMAX_ACTION * n_actions
         return linear + THOMPSON + THOMPSON_ACTION * n_actions if isinstance(policy, LinearThompson) else linear
@@ -125,13 +127,14 @@ def event_seconds(
         propensities = log.columns.propensities
     n_events = n_events or log.n_events or 1
     per_update = update_cost(policy, log.n_actions, log.n_features, is_shared=log.has_action_features)
-    if n_events * 8 * (log.n_actions + log.n_features) > CACHE_BYTES:
+    if n_events * 8 * (log.n_actions + log.n_features) > CACHE_BYTES and not isinstance(policy, UCB1 | RoundRobin):
         per_update *= OUT_OF_CACHE
+    per_event = EVENT + (EARLY_ACTION * log.n_actions if isinstance(policy, EpsilonGreedy | LinUCB) else 0.0)
     scorings = scorings_per_event(policy, propensities, n_events, horizon, reading_interval)
     if is_learning(policy) and is_thinned(policy, propensities, n_events, horizon, reading_interval):
-        return 1e-9 * (EVENT + scorings * per_update) * (1 + n_readings)  # each reading is a pass of its own
+        return 1e-9 * (per_event + scorings * per_update) * (1 + n_readings)  # each reading is a pass of its own
     readings = min(scorings, FIRST_LONG_SPAN + horizon / reading_interval)
-    return 1e-9 * (EVENT + scorings * per_update + readings * READING) * (1 + READING_SHARE * n_readings)
+    return 1e-9 * (per_event + scorings * per_update + readings * READING) * (1 + READING_SHARE * n_readings)
 
 
 def plan_passes(
@@ -162,6 +165,8 @@ def plan_passes(
     if affordable >= (PILOT_PASSES + FIRST_PASSES if passes is None else passes):
         most = _most_passes(affordable, n_events) if passes is None else passes
         usual = most if most <= FIRST_PASSES or passes is not None else PILOT_PASSES + FIRST_PASSES
+        if passes is None and most > MOST_PASSES:  # they are cheap, and as many as that are often needed
+            usual = PILOT_PASSES + most
         cost = round((usual + further) * n_events * fine / CORES, 2)
         return PassPlan(seconds, n_events, most, READING_INTERVAL, cost)
     wanted = further + (PILOT_PASSES + MOST_PASSES if passes is None else passes)
