@@ -51,18 +51,25 @@ def test_the_forecast_counts_scorings(monkeypatch: pytest.MonkeyPatch) -> None:
 
     # 100 events, half a second each
     assert seconds(bc.DR(), bc.Uniform()) == 50.0
-    # 60 passes of 20 updates; each scores all 100 events
-    expected = 60 * 20 * 100 * (0.5 + _forecast.ROUND_SECONDS)
-    assert seconds(bc.ClockReplay(), FollowTheLeader(), horizon=20, replicates=60) == pytest.approx(expected)
+    # 60 passes of 20 updates; each scores all 100 events, and has influences of all of them
+    options: dict[str, Any] = {"horizon": 20, "replicates": 60}
+    influences = 60 * 100 * _forecast.INFLUENCE_SECONDS
+    expected = 60 * 20 * 100 * (0.5 + _forecast.ROUND_SECONDS) + influences
+    assert seconds(bc.ClockReplay(), FollowTheLeader(), **options) == pytest.approx(expected)
     # compiled policies are not timed
     learner = bc.UCB1()
-    expected = 60 * 100 * event_seconds(learner, LOG, 20)
-    assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60) == pytest.approx(expected)
-    assert seconds(bc.ClockReplay(), learner, horizon=20, replicates=60, execution=Execution(2)) < expected
+    passes = 60 * 100 * event_seconds(learner, LOG, 20)
+    assert seconds(bc.ClockReplay(), learner, **options) == pytest.approx(passes + influences)
+    two_jobs = seconds(bc.ClockReplay(), learner, **options, execution=Execution(2))
+    assert two_jobs == pytest.approx(passes / 2 + influences)
+    # settings of the default reward model are tried on all of 100 events
+    model = 100 * (_forecast.CHOICE_SECONDS + _forecast.FIT_SECONDS)
+    with_model = seconds(bc.ClockReplay(), learner, **options, reward_model=bc.CrossFit(bc.LowVariance()))
+    assert with_model == pytest.approx(passes + influences + model)
     # clock replay reads outcomes in the same passes, others repeat them
     readings = (OutcomeReading("ms", 0), OutcomeReading("cost", 1))
-    options: dict[str, Any] = {"horizon": 20, "replicates": 60, "readings": readings}
-    assert seconds(bc.ClockReplay(), learner, **options) == pytest.approx(1.2 * expected)
+    with_readings = seconds(bc.ClockReplay(), learner, **options, readings=readings)
+    assert with_readings == pytest.approx(1.2 * passes + 3 * influences)
     assert seconds(bc.DR(), bc.Uniform(), readings=readings) == 150.0
 
 

@@ -73,6 +73,43 @@ def test_with_the_true_reward_model_histories_have_the_law_of_live_ones(policy: 
     assert p_value(found, WORLD.history_law(policy, T)) > ALARM
 
 
+class Unchanged:
+    """A policy that is updated after every round, so that V_t is read in every round, and never changes."""
+
+    batch_size = 1
+
+    def probabilities(self, contexts: Any, available: Any = None) -> Any:
+        return np.tile([0.3, 0.7], (len(contexts), 1))
+
+    def learn(self, contexts: Any, actions: Any, rewards: Any, probabilities: Any) -> None:
+        pass
+
+
+def read_exhausted_logs(share_held_out: float) -> tuple[float, float]:
+    """Return the mean error of values over 500 logs whose events of the better action run out, and its standard error.
+
+    Without predictions a value consists of the weighted rewards that were read: what is not read is missing.
+    """
+    rng, n, horizon = np.random.default_rng(3), 60, 40
+    truth = float(WORLD.context_probabilities @ WORLD.mean_rewards @ [0.3, 0.7])
+    errors = []
+    for _ in range(500):
+        log, predicted = WORLD.log(n, rng), np.zeros((n, 2))
+        held_out = rng.permutation(n) < round(share_held_out * n) if share_held_out else None
+        fill = Fill.from_log(log, predicted[:, 0], horizon, rng, held_out)
+        events = EventArrays.from_log(log, predicted, rng.random(n))
+        errors.append(float(run_clock_pass(Unchanged(), log, events, horizon, rng, fill=fill).value.mean()) - truth)
+    return float(np.mean(errors)), float(np.std(errors)) / np.sqrt(len(errors))
+
+
+def test_values_are_right_whatever_is_exhausted_if_events_are_held_out() -> None:
+    """Read on unused events alone, the value is far too low: those of the better action are used up."""
+    error, spread = read_exhausted_logs(0.2)
+    assert abs(error) < 3.3 * spread  # odds of a false alarm: 1e-3
+    error, spread = read_exhausted_logs(0.0)
+    assert error < -10 * spread
+
+
 def test_contexts_and_actions_have_the_law_of_live_ones_whatever_the_reward_model_is() -> None:
     found, filled = run_histories(FIXED, np.zeros((2, 2)))
     law: dict[Any, float] = {}
