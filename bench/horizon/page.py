@@ -24,7 +24,8 @@ INTRO = (
     "the truth, share of results that are not graded poor (poor is shown as not trustworthy), share of filled rounds, "
     "and mean bias estimate with its mean standard error. *Within 2 errors* is the share of logs whose bias estimate "
     "is within 2 of its own standard errors of the true bias, which is taken as the mean error; *within 2 of both "
-    "errors* allows for the error of that mean as well. Processor seconds are those of the default call per log."
+    "errors* allows for the error of that mean as well, which is larger in most rows. Without filled rounds there is "
+    "no estimate and no bias. Processor seconds are those of the default call per log."
 )
 RIVALS_INTRO = (
     f"Root mean square errors. *Without filling* is `ClockReplay(fill=False)` with {UNFILLED_PASSES} passes and the "
@@ -69,8 +70,10 @@ def score_default(truth: Truth, calls: Sequence[DefaultCall]) -> CellScore:
         bias_error = math.hypot(float(errors[has_value].std(ddof=1)) / math.sqrt(has_value.sum()), truth.error)
     covered = (columns["low"] <= truth.value) & (truth.value <= columns["high"])
     poor = np.array([call.grade == "poor" for call in calls])
-    own_error = columns["bias_error"]
-    distance = np.abs(columns["bias"] - bias)
+    # there is no estimate where no round was filled, and no bias
+    unfilled = np.isnan(columns["bias"]) & (columns["filled_share"] == 0)
+    estimated, own_error = (np.where(unfilled, 0.0, columns[name]) for name in ("bias", "bias_error"))
+    distance = np.abs(estimated - bias)
     return CellScore(
         logs=len(calls),
         refused=float(1 - has_value.mean()),
@@ -83,9 +86,9 @@ def score_default(truth: Truth, calls: Sequence[DefaultCall]) -> CellScore:
         uncovered=int((~covered).sum()),
         uncovered_poor=int((~covered & poor).sum()),
         filled_share=_mean(columns["filled_share"]),
-        estimated_bias=_mean(columns["bias"]),
+        estimated_bias=_mean(estimated),
         estimated_bias_error=_mean(own_error),
-        # a log without a bias estimate is not within
+        # a log with filled rounds and without a bias estimate is not within
         within=float((distance <= BIAS_ERRORS * own_error).mean()),
         within_both=float((distance <= BIAS_ERRORS * np.hypot(own_error, bias_error)).mean()),
         seconds=_mean(columns["seconds"]),

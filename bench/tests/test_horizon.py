@@ -102,6 +102,10 @@ def test_the_default_call_is_scored_by_hand() -> None:
     assert (score.filled_share, score.seconds) == (0.5, 2.0)
     assert score.estimated_bias == pytest.approx(0.0)
     assert (score.within, score.within_both) == (0.5, 1.0)
+    # without filled rounds no estimate is needed: the bias is 0, which is within 2 errors of the mean error
+    unfilled = [call._replace(bias=math.nan, bias_error=math.nan, filled_share=0.0) for call in CALLS]
+    score = score_default(TRUTH, unfilled)
+    assert (score.estimated_bias, score.within_both) == (0.0, 1.0)
 
 
 def test_a_refused_log_is_not_covered_and_counts_in_no_error() -> None:
