@@ -49,7 +49,7 @@ def test_a_learning_policy_on_an_exchangeable_log_gets_clock_replay(policy: Any)
 
 
 def test_a_policy_that_is_slow_to_score_gets_permutations() -> None:
-    evaluator, request, note = choose(bc.LinearThompson(), horizon=1000, time_budget=0.1)
+    evaluator, request, note = choose(bc.LinearThompson(), horizon=600, time_budget=0.1)
     assert evaluator == bc.DRns.recommended(len(LOG))
     assert request.replicates == "auto"
     assert "too long with this policy" in note

@@ -122,8 +122,8 @@ def read_rows(path: Path, origin: dict[str, Any]) -> tuple[list[dict[str, Any]],
     return list(stored["rows"]), {**origin, "command": f"{stored['command']}`, then `{origin['command']}"}
 
 
-def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, float]) -> None:
-    """Write the page and the records."""
+def write_results(stem: Path, origin: dict[str, Any], rows: list[dict[str, Any]], limits: dict[str, float]) -> None:
+    """Write the page and the records, the stem with their suffixes."""
     former_limit = limits[FORMER_CALL]
     intro = (
         "Ten actions, twenty features; the default call `evaluate(log, policy, horizon=T, exchangeable=True, "
@@ -134,8 +134,8 @@ def write_results(output: Path, origin: dict[str, Any], rows: list[dict[str, Any
         "more rounds."
     )
     table = markdown_table(HEAD, [format_row(row, former_limit) for row in rows])
-    write_page(output / "horizon_times.md", ["# Time to answer", describe_provenance(origin), intro, table])
-    write_json(output / "horizon_times.json", {**origin, "rows": rows})
+    write_page(stem.with_suffix(".md"), ["# Time to answer", describe_provenance(origin), intro, table])
+    write_json(stem.with_suffix(".json"), {**origin, "rows": rows})
 
 
 def main() -> None:
@@ -148,6 +148,7 @@ def main() -> None:
     parser.add_argument("--without-former", action="store_true", help=f"do not run {FORMER}")
     parser.add_argument("--resume", action="store_true", help="keep the rows of an interrupted run at this commit")
     parser.add_argument("--output", type=Path, default=RESULTS)
+    parser.add_argument("--name", default="horizon_times", help="name of the page, for rows that are measured apart")
     options = parser.parse_args()
     sources = {PRESENT: ROOT / "src", PASS: ROOT / "src"}
     if not options.without_former:
@@ -156,12 +157,13 @@ def main() -> None:
     # ascending, so that a call is stopped before longer ones of the same policy
     sizes = [sorted(int(number) for number in text.split(",")) for text in (options.events, options.rounds)]
     origin = provenance(" ".join(["python -m bench.horizon.times", shlex.join(sys.argv[1:])]))
-    rows, origin = read_rows(options.output / "horizon_times.json", origin) if options.resume else ([], origin)
+    stem = options.output / options.name
+    rows, origin = read_rows(stem.with_suffix(".json"), origin) if options.resume else ([], origin)
     finished = {(row["policy"], row["n"], row["T"]) for row in rows}
     for n_events, rounds, policy in product(*sizes, options.policies.split(";")):
         if (policy, n_events, rounds) not in finished:
             rows.append(measure_case(rows, (policy, n_events, rounds), sources, limits))
-            write_results(options.output, origin, rows, limits)
+            write_results(stem, origin, rows, limits)
 
 
 if __name__ == "__main__":

@@ -167,7 +167,7 @@ def test_an_interrupted_run_is_continued_at_the_same_commit_only(tmp_path: Path)
     path = tmp_path / "horizon_times.json"
     first, second = ({"commit": "abc", **ORIGIN, "command": command} for command in ("first", "second"))
     assert times.read_rows(path, first) == ([], first)
-    times.write_results(tmp_path, first, [row_of(1000, 10, present={"error": "over"})], LIMITS)
+    times.write_results(tmp_path / "horizon_times", first, [row_of(1000, 10, present={"error": "over"})], LIMITS)
     rows, origin = times.read_rows(path, second)
     assert rows == json.loads(path.read_text())["rows"]
     assert origin["command"] == "first`, then `second"

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, NamedTuple, TypeAlias
 
+import numpy as np
+
 from backcast._parallel.jobs import Execution
 from backcast._request import EvaluationRequest, Evaluator, PassPlan
 from backcast._time_budget import CORES, default_budget, plan_for_log, plan_parts, update_cost
@@ -174,8 +176,14 @@ def _notes_on_plan(plan: PassPlan, whole: int) -> tuple[str, ...]:
 
 
 def _takes_too_long(plan: PassPlan, request: EvaluationRequest, policies: Sequence[Any]) -> bool:
-    """Return whether clock replay takes far longer than the budget, and longer than DRns over permutations."""
-    log = request.log
+    """Return whether clock replay takes far longer than the budget and than DRns over permutations, which would do."""
+    log, horizon = request.log, request.horizon
+    assert isinstance(log, Log)
+    assert horizon is not None
+    # its multiplier is at least the quantile of the propensities, and so is the share of events that it accepts
+    shortest = len(log) * float(np.quantile(log.columns.propensities, small_quantile(len(log))))
+    if horizon > shortest:
+        return False
     scoring = 1e-9 * sum(update_cost(policy, log.n_actions, log.n_features, is_shared=True) for policy in policies)
     permuted = PERMUTED_SCORINGS * (log.n_events or 0) * scoring / CORES
     return plan.seconds > max(LARGEST_EXCESS * plan.budget, permuted)

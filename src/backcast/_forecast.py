@@ -13,7 +13,6 @@ import numpy as np
 from backcast._logging import logger
 from backcast._request import EvaluationRequest
 from backcast._time_budget import CORES, READING_SHARE, event_seconds, scorings_per_event, update_cost
-from backcast.evaluators._passes import MOST_PASSES
 from backcast.evaluators._replicates import FIRST_PASSES, PILOT_PASSES
 from backcast.evaluators.clock_replay import ClockReplay
 from backcast.io.limits import format_bytes, free_memory
@@ -77,9 +76,7 @@ def evaluation_seconds(request: EvaluationRequest, evaluator: Any, policies: Seq
     assert isinstance(log, Log)
     usual = USUAL_PASSES
     if plan is not None:
-        usual = plan.passes if plan.passes <= FIRST_PASSES else PILOT_PASSES + FIRST_PASSES
-        if plan.passes > MOST_PASSES:  # they are cheap, and as many as that are often needed
-            usual = PILOT_PASSES + plan.passes
+        usual = plan.passes if plan.passes <= FIRST_PASSES else PILOT_PASSES + plan.passes
     replicates, n_events = request.replicates, len(log)
     passes = replicates if isinstance(replicates, int) else 1 if replicates is None else usual
     total, undivided, n_readings = 0.0, 0.0, len(request.readings)
@@ -136,7 +133,8 @@ def seconds_per_event(policy: Any, log: Log) -> float:
     Policies in Python are timed. To time a compiled one would compile code that the evaluation does not use, so its
     cost follows from the model of time budgets.
     """
-    if isinstance(policy, CompiledPolicy):
+    # a classifier that has learned nothing is faster than it will be
+    if isinstance(policy, CompiledPolicy) or type(policy).__name__ == "FromClassifier":
         return 1e-9 * update_cost(policy, log.n_actions, log.n_features, is_shared=True)
     if getattr(policy, "repeats_log", False):
         return 0.0

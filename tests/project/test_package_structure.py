@@ -35,7 +35,7 @@ SHARED_PRIVATE_MODULES = {
     "backcast.io._columns": {"log"},
     "backcast.io._vw_files": {"cli"},
     "backcast.reward_models._calls": {"evaluators"},
-    "backcast.evaluators._passes": {"_forecast", "_time_budget"},
+    "backcast.evaluators._passes": {"_time_budget"},
     "backcast.evaluators._replicate_statistics": {"_racing"},
     "backcast.evaluators._reward_predictions": {"_racing", "_reading_results", "replay_summary"},
     "backcast.policies._calls": {

@@ -110,16 +110,16 @@ def choose_fresh_rewards(reward_model: Any, log: Log, rng: np.random.Generator) 
     logger rarely acts. With equal weights a linear model that is not right is fitted where the logger acts often: on
     pendigits (T = 1,000) the value was 0.022 too low, and not measurably with 1/p^2 (docs/theory.md, section 4).
     """
-    candidates = list_candidates(reward_model, log)
-    sample = log
+    candidates, sample = list_candidates(reward_model, log), log
     if len(candidates) > 1 and len(log) > MOST_CHOICE_EVENTS:
         sample = log[np.sort(rng.choice(len(log), MOST_CHOICE_EVENTS, replace=False))]
-    seed = rng.integers(2**32)
-    fresh = [FreshRewards.from_model(sample, model, np.random.default_rng(seed)) for model in candidates]
-    rewards, propensities = sample.columns.learned_rewards, sample.columns.propensities
-    errors = [float(np.sum(((rewards - each.own_means()) / propensities) ** 2)) for each in fresh]
+    sample = replace_columns(sample, rewards=sample.columns.learned_rewards, learned=None)
+    seed, taken, errors = rng.integers(2**32), (np.arange(len(sample)), sample.columns.actions), []
+    for model in candidates:
+        predicted = CrossFit(model, FOLDS).predictions(sample, np.random.default_rng(seed)).predicted[taken]
+        errors.append(float(np.sum(((sample.columns.rewards - predicted) / sample.columns.propensities) ** 2)))
     best = int(np.argmin(errors))
-    return fresh[best] if sample is log else FreshRewards.from_model(log, candidates[best], rng)
+    return FreshRewards.from_model(log, candidates[best], np.random.default_rng(seed))
 
 
 def list_candidates(reward_model: Any, log: Log) -> list[RewardModel]:
