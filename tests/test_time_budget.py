@@ -74,6 +74,9 @@ class TestPlan:
         plans = [plan_passes(seconds, (1e-5, 9e-6), 100_000, 20_000) for seconds in (1e3, 30.0, 18.0, 15.0, 6.0, 0.1)]
         assert [plan.pool for plan in plans] == [100_000, 92_592, 55_555, 46_296, 20_000, 20_000]
         assert [plan.passes for plan in plans] == [64, 64, 64, 64, 48, 16]
+        # as short as is enough, but not so short that they are exhausted
+        pools = [plan_passes(18.0, (1e-5, 9e-6), 100_000, 20_000, enough_events=n).pool for n in (12_500, 30_000)]
+        assert pools == [20_000, 30_000]
         # unless they cannot be shorter
         whole = plan_passes(30.0, (1e-5, 9e-6), 100_000, 100_000)
         assert (whole.pool, whole.passes, whole.reading_interval) == (100_000, 48, 8)
