@@ -51,10 +51,7 @@ PYTHON, PYTHON_PRODUCT = 75.0, 0.2  # one matrix product in NumPy; per action an
 CLASSIFIER_ACTION = 160.0  # predict_proba of scikit-learn
 READING = 5.0  # per event and reading of V_t
 READING_SHARE = 0.1  # of a pass, for each outcome and segment that is read in it: measured as 0.05 to 0.15
-CACHE_BYTES, OUT_OF_CACHE = (
-    1 << 23,
-    2.0,
-)  # contexts and scores larger than that: 1.6 to 2 times, with two passes at a time
+CACHE_BYTES, OUT_OF_CACHE = 1 << 23, 2.0  # contexts and scores larger than that: 1.6 to 2 times, with two passes
 EVENT = 400.0  # per event and pass: thresholds and arrays
 EARLY_ACTION = 30.0  # per event, action and pass of a linear policy, most of whose choices change in its first rounds
 
